@@ -1,0 +1,7 @@
+"""The demo: train and run a digit classifier on the WebGPU device."""
+
+import os
+
+# Before torch is imported, because importing torch loads the backend, which reads the switch: an operator that would
+# leave the device is an error here, not a slow success.
+os.environ.setdefault("WEBGPU_FALLBACK", "error")
