@@ -67,7 +67,7 @@ def closure(names: set[str]) -> str:
 @functools.cache
 def device() -> wgpu.GPUDevice:
     adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
-    features = [name for name in ("shader-int64",) if name in adapter.features]
+    features = [name for name in ("shader-int64", "shader-f64") if name in adapter.features]
     return adapter.request_device_sync(required_features=features)
 
 
