@@ -1,0 +1,32 @@
+"""The environment switches, read once at import. Knows nothing of torch or wgpu."""
+
+import os
+
+FALLBACK_MODES = ("warn", "silent", "error")
+
+
+def _choice(name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = os.environ.get(name, default).strip().lower() or default
+    if value not in allowed:
+        raise ValueError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
+    return value
+
+
+def _flag(name: str) -> bool:
+    return os.environ.get(name, "").strip().lower() in ("1", "true", "yes", "on")
+
+
+FALLBACK: str = _choice("WEBGPU_FALLBACK", FALLBACK_MODES, "warn")
+"""What happens when an operator has neither an entry nor a decomposition: warn once, stay silent, or raise."""
+
+ADAPTER: str = os.environ.get("WEBGPU_ADAPTER", "").strip()
+"""Picks the adapter by index or by a part of its name."""
+
+BASELINE: bool = _flag("WEBGPU_BASELINE")
+"""Ask for WebGPU's default limits and no optional feature: what the weakest device offers."""
+
+SWITCHES: dict[str, str] = {
+    "WEBGPU_FALLBACK": "warn (default), silent or error: what an operator without a device kernel does",
+    "WEBGPU_ADAPTER": "index or part of the name of the adapter to use",
+    "WEBGPU_BASELINE": "1: default WebGPU limits and no optional features",
+}

@@ -1,0 +1,404 @@
+"""`torch.webgpu`: the device module, its hooks and its guard."""
+
+import os
+import threading
+import types
+
+import torch
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+from .. import tensor as T
+from ..ops import elementwise
+from ..runtime import gpu as runtime
+from ..runtime.gpu import gpu
+
+
+def _index(device) -> int:
+    """0, or the error torch users know for a device that is not there."""
+    if device is None:
+        return 0
+    if isinstance(device, int):
+        index = device
+    else:
+        device = torch.device(device)
+        if device.type != T.NAME:
+            raise ValueError(f"Expected a webgpu device, but got: {device}")
+        index = 0 if device.index is None else device.index
+    if index not in (0, -1):
+        raise RuntimeError(f"webgpu: invalid device ordinal {index}: there is one device, webgpu:0")
+    return 0
+
+
+def is_available() -> bool:
+    """An adapter is there. Creates no device."""
+    if runtime.is_initialized():
+        return True
+    from ..runtime import adapters
+
+    return bool(adapters.enumerate_adapters())
+
+
+def is_initialized() -> bool:
+    return runtime.is_initialized()
+
+
+def init() -> None:
+    gpu()
+
+
+def device_count() -> int:
+    return 1
+
+
+def current_device() -> int:
+    return 0
+
+
+def set_device(device) -> None:
+    _index(device)
+
+
+class device:
+    """Context manager that selects a device: there is one, so it checks."""
+
+    def __init__(self, device):
+        self.idx = _index(device)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        return False
+
+
+class device_of(device):
+    def __init__(self, tensor):
+        super().__init__(tensor.device if tensor.device.type == T.NAME else None)
+
+
+def get_device_name(device=None) -> str:
+    _index(device)
+    return gpu().name
+
+
+def get_device_properties(device=None) -> types.SimpleNamespace:
+    _index(device)
+    g = gpu()
+    return types.SimpleNamespace(
+        name=g.name,
+        type=T.NAME,
+        index=0,
+        backend=g.adapter.info["backend_type"],
+        adapter_type=g.adapter.info["adapter_type"],
+        driver=g.adapter.info["description"],
+        total_memory=_total_memory(),
+        max_binding_bytes=g.caps.max_binding,
+        max_buffer_bytes=g.caps.max_buffer,
+        features=sorted(g.device.features),
+        limits=dict(g.device.limits),
+        multi_processor_count=_compute_units(),
+        max_threads_per_multi_processor=g.caps.workgroup_size,
+        warp_size=g.adapter.info.get("stackgroup_max_size") or 32,
+        major=0,
+        minor=0,
+    )
+
+
+def _compute_units() -> int:
+    """WebGPU tells no number of compute units; a software adapter has as many as the machine has cores."""
+    return (os.cpu_count() or 1) if gpu().caps.kind == "cpu" else 16
+
+
+def _total_memory() -> int:
+    """WebGPU tells no memory size: a software adapter has the machine's, others at least their largest buffer."""
+    if gpu().caps.kind == "cpu" and hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return gpu().caps.max_buffer
+
+
+def get_device_capability(device=None) -> dict:
+    _index(device)
+    return {"supported_dtypes": set(T.DTYPES) - (set() if gpu().caps.f64 else {torch.float64})}
+
+
+def synchronize(device=None) -> None:
+    """Waits until everything asked for so far is done."""
+    _index(device)
+    if runtime.is_initialized():
+        gpu().queue.synchronize()
+
+
+# -- streams and events: one queue, in order
+
+
+class Stream:
+    """The device's one queue. Work on it runs in the order it was asked for."""
+
+    def __init__(self, device=None, priority: int = 0):
+        self.device = torch.device(T.NAME, _index(device))
+        self.device_index = 0
+        self.stream_id = 0
+        self.priority = priority
+
+    def synchronize(self) -> None:
+        synchronize()
+
+    def query(self) -> bool:
+        """All work is done. WebGPU can only be asked by waiting, so this waits."""
+        synchronize()
+        return True
+
+    def wait_event(self, event) -> None:
+        _check_event(event)
+
+    def wait_stream(self, stream) -> None:
+        """In order already."""
+
+    def record_event(self, event=None):
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        return False
+
+    def __eq__(self, other):
+        return isinstance(other, Stream)
+
+    def __hash__(self):
+        return hash((T.NAME, 0))
+
+    def __repr__(self):
+        return "<torch.webgpu.Stream device=webgpu:0>"
+
+
+class Event:
+    """A point in the queue. `elapsed_time` measures between two points at which the queue was drained."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
+        if interprocess:
+            raise NotImplementedError("webgpu: events between processes are not supported")
+        self.enable_timing = enable_timing
+        self.time: float | None = None
+
+    def record(self, stream=None) -> None:
+        import time
+
+        if self.enable_timing:
+            synchronize()
+        self.time = time.perf_counter()
+
+    def wait(self, stream=None) -> None:
+        """In order already."""
+
+    def query(self) -> bool:
+        if self.time is not None:
+            synchronize()
+        return True
+
+    def synchronize(self) -> None:
+        synchronize()
+
+    def elapsed_time(self, end: "Event") -> float:
+        """Milliseconds."""
+        if not (self.enable_timing and end.enable_timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self.time is None or end.time is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        return (end.time - self.time) * 1e3
+
+    def __repr__(self):
+        return "<torch.webgpu.Event>"
+
+
+def _check_event(event) -> None:
+    if not isinstance(event, Event):
+        raise TypeError(f"expected a torch.webgpu.Event, got {type(event).__name__}")
+
+
+_stream = None
+
+
+def current_stream(device=None) -> Stream:
+    global _stream
+    _index(device)
+    if _stream is None:
+        _stream = Stream()
+    return _stream
+
+
+default_stream = current_stream
+
+
+def stream(stream: Stream) -> Stream:
+    """Context manager; there is one stream."""
+    return stream
+
+
+# -- memory
+
+
+def memory_allocated(device=None) -> int:
+    """Bytes held by tensors."""
+    _index(device)
+    return gpu().pool.bytes_live if runtime.is_initialized() else 0
+
+
+def max_memory_allocated(device=None) -> int:
+    _index(device)
+    return gpu().pool.bytes_peak if runtime.is_initialized() else 0
+
+
+def memory_reserved(device=None) -> int:
+    """Bytes taken from the driver: tensors' blocks, with their padding, and the free ones kept for reuse."""
+    _index(device)
+    if not runtime.is_initialized():
+        return 0
+    return sum(b.size for b in list(gpu().pool.by_uid.values()))
+
+
+def max_memory_reserved(device=None) -> int:
+    _index(device)
+    return max(gpu().pool.bytes_reserved_peak, memory_reserved()) if runtime.is_initialized() else 0
+
+
+def reset_peak_memory_stats(device=None) -> None:
+    _index(device)
+    if runtime.is_initialized():
+        pool = gpu().pool
+        pool.bytes_peak = pool.bytes_live
+        pool.bytes_reserved_peak = memory_reserved()
+
+
+def memory_stats(device=None) -> dict[str, int]:
+    _index(device)
+    if not runtime.is_initialized():
+        return {}
+    pool = gpu().pool
+    return {
+        "allocated_bytes.all.current": pool.bytes_live,
+        "allocated_bytes.all.peak": pool.bytes_peak,
+        "reserved_bytes.all.current": memory_reserved(),
+        "reserved_bytes.all.peak": max_memory_reserved(),
+        "inactive_split_bytes.all.current": pool.bytes_pooled,
+        "active.all.current": pool.live,
+        "allocation.all.allocated": pool.allocations,
+        "num_ooms": pool.ooms,
+    }
+
+
+def memory_summary(device=None, abbreviated: bool = False) -> str:
+    s = memory_stats(device)
+    if not s:
+        return "webgpu: no device has been used yet"
+    rows = [f"webgpu memory on {gpu().name}"]
+    for key, value in s.items():
+        amount = f"{value / 2**20:14.2f} MiB" if "bytes" in key else f"{value:14} "
+        rows.append(f"  {key:36} {amount}")
+    return "\n".join(rows)
+
+
+def empty_cache() -> None:
+    """Hands pooled blocks back to the driver."""
+    if runtime.is_initialized():
+        gpu().queue.flush()
+        gpu().pool.release_free()
+
+
+def mem_get_info(device=None) -> tuple[int, int]:
+    """(free, total) as far as WebGPU lets anyone know: see `get_device_properties().total_memory`."""
+    total = _total_memory()
+    return max(total - memory_reserved(device), 0), total
+
+
+# -- what torch asks of a device module
+
+
+def _is_in_bad_fork() -> bool:
+    return runtime.in_bad_fork()
+
+
+def _lazy_init() -> None:
+    if runtime.in_bad_fork():
+        gpu()
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    return [torch.float16, torch.bfloat16]
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    return True
+
+
+class _Hooks(torch._C._acc.PrivateUse1Hooks):
+    def is_available(self):
+        return True
+
+    def is_built(self):
+        return True
+
+    def has_primary_context(self, index):
+        return True
+
+
+class _Guard(torch._C._acc.DeviceGuard):
+    def type_(self):
+        return torch._C._autograd.DeviceType.PrivateUse1
+
+
+_PUBLIC = (
+    is_available, is_initialized, init, device_count, current_device, set_device, device, device_of, get_device_name,
+    get_device_properties, get_device_capability, synchronize, Stream, Event, current_stream, default_stream, stream,
+    memory_allocated, max_memory_allocated, memory_reserved, max_memory_reserved, reset_peak_memory_stats,
+    memory_stats, memory_summary, empty_cache, mem_get_info, _is_in_bad_fork, _lazy_init, get_amp_supported_dtype,
+    is_bf16_supported,
+)  # fmt: skip
+_registered = threading.Lock()
+
+
+def module() -> types.ModuleType:
+    m = types.ModuleType("torch.webgpu", __doc__)
+    for item in _PUBLIC:
+        setattr(m, "default_stream" if item is default_stream and hasattr(m, "current_stream") else item.__name__, item)
+    m.current_stream = current_stream
+    return m
+
+
+def register() -> types.ModuleType:
+    """Makes `webgpu` a device type of this process."""
+    m = module()
+    _setup_privateuseone_for_python_backend(T.NAME, backend_module=m, hook=_Hooks(), device_guard=_Guard())
+    T.DEVICE = torch.device(T.NAME, 0)
+    _patch_accelerator()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
+    return m
+
+
+def _after_fork() -> None:
+    T.disconnect()
+    elementwise.reset()
+
+
+def _patch_accelerator() -> None:
+    """torch.accelerator asks C++ hooks that a Python backend cannot supply."""
+    accelerator = torch.accelerator
+    memory = accelerator.memory
+    accelerator.synchronize = lambda device=None, /: synchronize()
+    for name, call in (
+        ("empty_cache", empty_cache),
+        ("memory_stats", lambda device=None, /: memory_stats()),
+        ("memory_allocated", lambda device=None, /: memory_allocated()),
+        ("max_memory_allocated", lambda device=None, /: max_memory_allocated()),
+        ("memory_reserved", lambda device=None, /: memory_reserved()),
+        ("max_memory_reserved", lambda device=None, /: max_memory_reserved()),
+        ("reset_peak_memory_stats", lambda device=None, /: reset_peak_memory_stats()),
+        ("get_memory_info", lambda device=None, /: mem_get_info()),
+    ):
+        for place in (accelerator, memory):
+            if hasattr(place, name):
+                setattr(place, name, call)

@@ -1,0 +1,156 @@
+"""Registers the table with torch: functional, in-place and out= overloads are read from the aten schemas."""
+
+import re
+
+import torch
+
+from ..dtypes import Unsupported
+from ..kernels.pointwise import Spec
+from ..ops.elementwise import Elementwise
+from ..ops.table import CUSTOM, POINTWISE, Pointwise
+from . import fallback
+
+aten = torch.ops.aten
+_libraries: list[torch.library.Library] = []
+
+
+def register() -> None:
+    library = torch.library.Library("aten", "IMPL")
+    rest = torch.library.Library("_", "IMPL")
+    _libraries.extend((library, rest))
+    for entry in POINTWISE.values():
+        register_pointwise(library, entry)
+    for name, entry in CUSTOM.items():
+        overload = overload_named(name)
+        library.impl(overload, _guarded(overload, entry.call), "PrivateUse1")
+    rest.fallback(fallback.boxed, "PrivateUse1")
+    rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
+    for key in ("Conjugate", "Negative"):
+        for name in ("_copy_from", "_copy_from_and_resize"):
+            library.impl(name, torch.library.fallthrough_kernel, key)
+
+
+def overload_named(name: str):
+    base, _, overload = name.partition(".")
+    return getattr(getattr(aten, base), overload or "default")
+
+
+def _guarded(overload, call):
+    """A kernel may refuse a dtype: the next tier takes the call."""
+
+    def kernel(*args, **kwargs):
+        try:
+            return call(*args, **kwargs)
+        except Unsupported:
+            return fallback.boxed(overload, *args, **kwargs)
+
+    return kernel
+
+
+def register_pointwise(library: torch.library.Library, entry: Pointwise) -> None:
+    run = Elementwise(entry)
+    for base in (entry.aten, entry.aten + "_"):
+        packet = getattr(aten, base, None)
+        if packet is None:
+            continue
+        for name in packet.overloads():
+            overload = getattr(packet, name)
+            kernel = _pointwise_kernel(run, entry, overload)
+            if kernel is not None:
+                library.impl(overload, kernel, "PrivateUse1")
+
+
+def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
+    """A kernel for one overload, or None where its arguments are not the entry's."""
+    spec = entry.spec
+    arguments = overload._schema.arguments
+    written = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    outs = [n for n in written if any(a.name == n and a.kwarg_only for a in arguments)]
+    inplace = bool(written) and not outs
+    named = [a for a in arguments if a.name not in outs]
+    inputs = [a.name for a in named if a.name not in spec.scalars][: len(spec.inputs)]
+    scalars = [a for a in named if a.name in spec.scalars]
+    if len(inputs) != len(spec.inputs) or len(named) != len(inputs) + len(spec.scalars):
+        return None
+    if len(scalars) != len(spec.scalars):
+        return None
+    if not any(str(a.type) == "Tensor" for a in named):
+        return None
+    if str(overload._schema.returns[0].type) != "Tensor":
+        return None
+    order = [a.name for a in named]
+    defaults = [a.default_value if a.has_default_value() else None for a in named]
+    simple = order == inputs + list(spec.scalars)
+    n_in, n_all = len(inputs), len(order)
+    plain = _without_scalars(entry, {a.name: a.default_value for a in scalars if a.has_default_value()})
+
+    if not written and not spec.scalars and n_in <= 2 and len(spec.outputs) == 1:
+        return _fast_kernel(run, overload, n_in)
+
+    def kernel(*args, **kwargs):
+        try:
+            targets = tuple([kwargs.pop(n) for n in outs]) if outs else ()
+            values = list(args)
+            for i in range(len(args), n_all):
+                values.append(kwargs.pop(order[i], defaults[i]))
+            if simple:
+                tensors, numbers = tuple(values[:n_in]), tuple(values[n_in:])
+            else:
+                by_name = dict(zip(order, values))
+                tensors = tuple([by_name[n] for n in inputs])
+                numbers = tuple([by_name[n] for n in spec.scalars])
+            runner = run
+            if plain is not None and numbers == tuple(defaults[n_in:]):
+                runner, numbers = plain, ()
+                if not written:
+                    if n_in == 2:
+                        return plain.binary(*tensors)
+                    if n_in == 1:
+                        return plain.unary(*tensors)
+            if inplace:
+                return runner.call_into(tensors, numbers, (tensors[0],), inplace=True)
+            if outs:
+                return runner.call_into(tensors, numbers, targets)
+            return runner.call(tensors, numbers)
+        except Unsupported:
+            if outs:
+                kwargs.update(zip(outs, targets))
+            return fallback.boxed(overload, *args, **kwargs)
+
+    return kernel
+
+
+def _fast_kernel(run: Elementwise, overload, arity: int):
+    """Functional, without scalars: the shortest way from torch to the queue."""
+    call = run.unary if arity == 1 else run.binary
+
+    if arity == 1:
+
+        def kernel(a):
+            try:
+                return call(a)
+            except Unsupported:
+                return fallback.boxed(overload, a)
+    else:
+
+        def kernel(a, b):
+            try:
+                return call(a, b)
+            except Unsupported:
+                return fallback.boxed(overload, a, b)
+
+    return kernel
+
+
+def _without_scalars(entry: Pointwise, defaults: dict) -> Elementwise | None:
+    """The entry with its scalars at their defaults, as literals: nothing to pack at each call."""
+    spec = entry.spec
+    if not spec.scalars or set(defaults) != set(spec.scalars):
+        return None
+    if any(not isinstance(v, (int, float)) for v in defaults.values()):
+        return None
+    source = spec.source
+    for name, value in defaults.items():
+        source = re.sub(rf"\b{name}\b", f"({value!r})", source)
+    return Elementwise(Pointwise(entry.aten, Spec(spec.name, source, spec.inputs, (), spec.types, spec.outputs), entry.promote))

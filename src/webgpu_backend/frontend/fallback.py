@@ -1,0 +1,239 @@
+"""Tiers two and three: torch's decompositions on the device, then the CPU, counted and warned about."""
+
+import threading
+import warnings
+from collections import Counter
+from functools import cache
+
+import torch
+from torch._decomp import decomposition_table
+from torch.utils._pytree import tree_map
+
+from .. import env
+from .. import tensor as T
+from ..dtypes import Unsupported
+
+aten = torch.ops.aten
+_counts: Counter[str] = Counter()
+_decomposed: Counter[str] = Counter()
+_warned: set[str] = set()
+_active = threading.local()
+mode = env.FALLBACK
+
+# Decompositions that are wrong for this device, or slower than what they replace.
+DENIED: set[str] = set()
+
+
+def fallbacks() -> dict[str, int]:
+    """CPU fallbacks since the last reset, by aten name."""
+    return dict(_counts)
+
+
+def decompositions() -> dict[str, int]:
+    """Operators that ran through a decomposition, by aten name."""
+    return dict(_decomposed)
+
+
+def reset_fallbacks() -> None:
+    _counts.clear()
+    _decomposed.clear()
+
+
+class FallbackError(NotImplementedError):
+    """WEBGPU_FALLBACK=error and an operator has no device kernel."""
+
+
+def boxed(op, *args, **kwargs):
+    """Any operator without a kernel of ours ends here."""
+    stack = _active.__dict__.setdefault("ops", [])
+    if op not in stack:
+        stack.append(op)
+        try:
+            result = _decompose(op, args, kwargs)
+        except (Unsupported, FallbackError) as error:
+            if mode == "error" and isinstance(error, FallbackError):
+                raise
+            result = NotImplemented
+        finally:
+            stack.pop()
+        if result is not NotImplemented:
+            return result
+    return on_cpu(op, *args, **kwargs)
+
+
+def _decompose(op, args, kwargs):
+    name = op.name()
+    if name not in DENIED:
+        found = decomposition_table.get(op)
+        if found is not None:
+            result = found(*args, **kwargs)
+            if result is not NotImplemented:
+                _decomposed[name] += 1
+                return result
+    functional = _functional_of(op)
+    if functional is not None:
+        return _through_functional(op, functional, args, kwargs)
+    return NotImplemented
+
+
+@cache
+def _written(op) -> tuple[tuple[int, str], ...]:
+    """Positions and names of the arguments that a schema writes to."""
+    return tuple(
+        (i, a.name)
+        for i, a in enumerate(op._schema.arguments)
+        if a.alias_info is not None and a.alias_info.is_write
+    )
+
+
+@cache
+def _functional_of(op):
+    """The overload that computes what an in-place or out= overload writes."""
+    written = _written(op)
+    if not written:
+        return None
+    namespace, full = op._schema.name.split("::")
+    names = {n for _, n in written}
+    schema_args = [a for a in op._schema.arguments]
+    if any(a.kwarg_only and a.name in names for a in schema_args):
+        base, wanted = full, [(a.name, str(a.type)) for a in schema_args if a.name not in names]
+    elif full.endswith("_") and not full.endswith("__"):
+        base, wanted = full[:-1], [(a.name, str(a.type)) for a in schema_args]
+    else:
+        return None
+    packet = getattr(getattr(torch.ops, namespace), base, None)
+    if packet is None:
+        return None
+    for overload in packet.overloads():
+        candidate = getattr(packet, overload)
+        if _written(candidate):
+            continue
+        if [(a.name, str(a.type)) for a in candidate._schema.arguments] == wanted:
+            return candidate
+    return None
+
+
+def _through_functional(op, functional, args, kwargs):
+    """op = functional, then a copy into what op writes."""
+    written = _written(op)
+    names = [n for _, n in written]
+    inplace = not any(n in kwargs for n in names)
+    if inplace:
+        result = functional(*args, **kwargs)
+        targets = [args[i] for i, _ in written]
+    else:
+        targets = [kwargs.pop(n) for n in names]
+        result = functional(*args, **kwargs)
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    for target, value in zip(targets, results):
+        if target.shape != value.shape:
+            if inplace:
+                raise RuntimeError(
+                    f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
+                )
+            target.resize_(value.shape)
+        target.copy_(value)
+    if not op._schema.returns:
+        return None
+    return targets[0] if len(op._schema.returns) == 1 else tuple(targets)
+
+
+def on_cpu(op, *args, **kwargs):
+    """Copies to the host, runs torch's CPU kernel, copies back. Never silent unless asked to be."""
+    name = op.name()
+    devices = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.device)]
+    if mode == "error":
+        raise FallbackError(
+            f"webgpu: {name} has no device kernel for {_describe(args, kwargs)} and WEBGPU_FALLBACK=error forbids the CPU"
+        )
+    _counts[name] += 1
+    if mode == "warn" and name not in _warned:
+        _warned.add(name)
+        warnings.warn(
+            f"webgpu: {name} has no device kernel for {_describe(args, kwargs)}; it runs on the CPU, with copies both "
+            "ways. webgpu_backend.fallbacks() counts these; WEBGPU_FALLBACK=error makes them errors.",
+            stacklevel=2,
+        )
+    if _is_view(op):
+        raise NotImplementedError(f"webgpu: {name} makes a view and has no kernel for {_describe(args, kwargs)}")
+    moved: dict[int, torch.Tensor] = {}
+
+    def to_cpu(x):
+        if isinstance(x, torch.Tensor) and x.device.type == T.NAME:
+            found = moved.get(id(x))
+            if found is None:
+                found = moved[id(x)] = x.cpu()
+            return found
+        if isinstance(x, torch.device) and x.type == T.NAME:
+            return torch.device("cpu")
+        if isinstance(x, torch.Generator) and x.device.type == T.NAME:
+            return x.cpu_twin()
+        return x
+
+    cpu_args = list(tree_map(to_cpu, list(args)))
+    cpu_kwargs = tree_map(to_cpu, kwargs)
+    _wrap_numbers(op, cpu_args)
+    result = op(*cpu_args, **cpu_kwargs)
+    written = {}
+    for i, arg_name in _written(op):
+        original = args[i] if i < len(args) else kwargs.get(arg_name)
+        changed = cpu_args[i] if i < len(args) else cpu_kwargs.get(arg_name)
+        written[arg_name] = original
+        pairs = [(original, changed)] if isinstance(original, torch.Tensor) else zip(original or (), changed or ())
+        for target, value in pairs:
+            if target is not None and target.device.type == T.NAME:
+                if target.shape != value.shape:
+                    target.resize_(value.shape)
+                target.copy_(value)
+    ours = bool(moved) or any(d.type == T.NAME for d in devices)
+    return _results(op, result, written, ours)
+
+
+def _results(op, result, written, ours):
+    returns = op._schema.returns
+    if not returns:
+        return None
+    values = list(result) if len(returns) > 1 else [result]
+    for i, (value, ret) in enumerate(zip(values, returns)):
+        if ret.alias_info is not None and ret.alias_info.is_write:
+            name = next(
+                a.name
+                for a in op._schema.arguments
+                if a.alias_info is not None and a.alias_info.before_set == ret.alias_info.before_set
+            )
+            values[i] = written[name]
+        elif ours:
+            values[i] = tree_map(_to_device, value)
+    return tuple(values) if len(returns) > 1 else values[0]
+
+
+def _to_device(x):
+    if isinstance(x, torch.Tensor) and x.is_cpu and x.layout is torch.strided:
+        result = T.empty(x.shape, x.dtype, x.stride())
+        result.copy_(x)
+        return result
+    return x
+
+
+def _wrap_numbers(op, args: list) -> None:
+    """Python kernels receive wrapped numbers as Python numbers; the CPU overload wants tensors again."""
+    for i, (value, argument) in enumerate(zip(args, op._schema.arguments)):
+        if isinstance(value, (int, float, complex)) and str(argument.type) in ("Tensor", "Optional[Tensor]"):
+            args[i] = torch.tensor(value)
+
+
+@cache
+def _is_view(op) -> bool:
+    return any(a.alias_info is not None and not a.alias_info.is_write for a in op._schema.arguments) and not _written(op)
+
+
+def _describe(args, kwargs) -> str:
+    parts = []
+
+    def note(x):
+        if isinstance(x, torch.Tensor):
+            parts.append(f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}")
+        return x
+
+    tree_map(note, (list(args), kwargs))
+    return ", ".join(parts) or "its arguments"

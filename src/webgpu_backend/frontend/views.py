@@ -1,0 +1,134 @@
+"""Views, storages and sizes: metadata only, no kernel runs here."""
+
+import ctypes
+
+import torch
+
+from .. import tensor as T
+from ..kernels.layout import contiguous_strides
+from ..ops.table import custom
+from ..runtime.gpu import gpu
+
+aten = torch.ops.aten
+_CPU = torch._C.DispatchKey.CPU
+
+
+def _dtype(dtype):
+    return torch.get_default_dtype() if dtype is None else dtype
+
+
+def strides_for(sizes, memory_format) -> tuple[int, ...]:
+    if memory_format in (None, torch.contiguous_format, torch.preserve_format):
+        return contiguous_strides(sizes)
+    return torch.empty(sizes, device="meta", memory_format=memory_format).stride()
+
+
+@custom("empty.memory_format")
+def empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    if layout is not None and layout is not torch.strided:
+        raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
+    for s in size:
+        if s < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(size)}")
+    return T.empty(size, _dtype(dtype), strides_for(size, memory_format))
+
+
+@custom("empty_strided")
+def empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None):
+    return T.empty(size, _dtype(dtype), stride)
+
+
+custom("as_strided")(T.as_strided)
+
+
+def _cpu_kernel(overload):
+    """torch's own CPU kernel: it touches sizes and strides only."""
+    call = overload._op_dk
+    return lambda *args, **kwargs: call(_CPU, *args, **kwargs)
+
+
+for _name in ("view", "_reshape_alias", "unfold", "is_set_to", "view_as_real", "view_as_complex"):
+    custom(_name)(_cpu_kernel(getattr(aten, _name).default))
+for _name in ("source_Storage", "source_Storage_storage_offset", "source_Tensor"):
+    custom(f"set_.{_name}")(_cpu_kernel(getattr(aten.set_, _name)))
+
+
+@custom("set_")
+def set_(self):
+    return aten.set_.source_Storage(self, T.empty((0,), self.dtype).untyped_storage())
+
+
+# -- storages
+
+_byte_count_offset: int | None = None
+
+
+def calibrate() -> None:
+    """Finds where StorageImpl keeps its byte count: torch does not forward storage resizing to Python."""
+    global _byte_count_offset
+    probe = torch.empty(123457, dtype=torch.int8)
+    storage = probe.untyped_storage()
+    words = (ctypes.c_int64 * 16).from_address(storage._cdata)
+    places = [i for i in range(16) if words[i] == 123457]
+    if len(places) != 1:
+        raise ImportError(
+            f"webgpu_backend: torch {torch.__version__} keeps a storage's size in an unknown place; "
+            "this release of torch is not supported"
+        )
+    _byte_count_offset = places[0] * 8
+    words[places[0]] = 654321
+    seen = storage.nbytes()
+    words[places[0]] = 123457
+    if seen != 654321:
+        raise ImportError(f"webgpu_backend: cannot resize storages of torch {torch.__version__}")
+
+
+def resize_storage(storage: torch.UntypedStorage, nbytes: int) -> torch.UntypedStorage:
+    """In place: every tensor on the storage sees the new size, and keeps the bytes that fit."""
+    lease = storage._lease
+    keep = (min(lease.nbytes, nbytes) + 3) & ~3
+    pool = gpu().pool
+    try:
+        old = pool.swap(lease, nbytes)
+    except T.OutOfMemory as error:
+        raise T.out_of_memory(nbytes, error) from None
+    if old is not lease.block and keep:
+        gpu().queue.copy(old, 0, lease.block, 0, min(keep, old.size, lease.block.size))
+    ctypes.c_int64.from_address(storage._cdata + _byte_count_offset).value = nbytes
+    return storage
+
+
+@custom("resize_")
+def resize_(self, size, memory_format=None):
+    strides = strides_for(size, memory_format)
+    storage = self.untyped_storage()
+    if 0 not in size:
+        last = self.storage_offset() + 1 + sum((s - 1) * st for s, st in zip(size, strides))
+        need = last * self.element_size()
+        if storage.nbytes() < need:
+            resize_storage(storage, need)
+    return aten.set_.source_Storage_storage_offset._op_dk(_CPU, self, storage, self.storage_offset(), size, strides)
+
+
+def patch_storage() -> None:
+    """Storage calls that torch answers in C++ for its own devices only, and that crash for others."""
+    calibrate()
+    original_resize = torch.UntypedStorage.resize_
+    original_new = torch.UntypedStorage.__new__
+
+    def resize(self, size):
+        return resize_storage(self, int(size)) if self.device.type == T.NAME else original_resize(self, size)
+
+    def new(cls, *args, **kwargs):
+        device = kwargs.get("device")
+        if device is None or torch.device(device).type != T.NAME:
+            return original_new(cls, *args, **kwargs)
+        first = args[0] if args else 0
+        data = None if isinstance(first, int) else torch.tensor(list(first), dtype=torch.uint8)
+        tensor = T.empty((first if data is None else data.numel(),), torch.uint8)
+        if data is not None:
+            tensor.copy_(data)
+        return tensor.untyped_storage()
+
+    torch.UntypedStorage.resize_ = resize
+    torch.UntypedStorage.__new__ = staticmethod(new)

@@ -1,0 +1,348 @@
+"""Elementwise kernels: one expression over any dtypes, layouts and broadcasts."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import pack, unpack
+
+from ..dtypes import ALL, DType, carrier
+from ..program import Caps, Program
+from . import elements
+from .expression import Emitter, convert, wgsl_type
+from .layout import View, broadcast_strides, collapse, contiguous_strides, grid, numel, order_by
+from .render import render
+
+WORKGROUP = {"gpu": 256, "cpu": 64}
+# Groups of four elements per thread. A software adapter pays per workgroup, a GPU wants many threads.
+GROUPS = {"gpu": 1, "cpu": 4}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An elementwise operator: `inputs` and `scalars` name what `source` uses.
+
+    `types` gives names a carrier of their own ("bool", "i32", "own": the operand's dtype) instead of the compute
+    dtype; `outputs` is one carrier per output: "T" (compute), or fixed.
+    """
+
+    name: str
+    source: str
+    inputs: tuple[str, ...] = ("a",)
+    scalars: tuple[str, ...] = ()
+    types: tuple[tuple[str, str], ...] = ()
+    outputs: tuple[str, ...] = ("T",)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A planned dispatch; scalar bytes, one value per `scalar_formats` entry, follow `params`."""
+
+    program: Program
+    params: bytes
+    grid: tuple[int, int, int]
+    bindings: tuple[int, ...]  # indices into inputs + outputs, in binding order
+    scalar_carriers: tuple[str, ...]
+
+
+def plan(
+    spec: Spec,
+    compute: DType,
+    inputs: list[View | None],
+    outputs: list[View],
+    owned: list[bool],
+    aliases: list[int | None],
+    caps: Caps,
+) -> Kernel:
+    """Plans one call. An input of None is a scalar parameter. `owned[k]`: padding after output k may be written.
+    `aliases[i]`: the output that shares input i's buffer and layout, bound once.
+    """
+    shape = outputs[0].sizes
+    walk = order_by(shape, outputs[0].strides)
+    sizes = [shape[d] for d in walk]
+    views = [v for v in inputs if v is not None] + outputs
+    strides = [[broadcast_strides(v, shape)[d] for d in walk] for v in views]
+    dims, strides = collapse(sizes, strides)
+    n = numel(dims)
+    rank = len(dims)
+    inner4 = rank > 1 and dims[0] % 4 == 0
+    linear = list(contiguous_strides(dims[::-1]))[::-1]
+
+    modes: list[str] = []
+    tensor_inputs = [i for i, v in enumerate(inputs) if v is not None]
+    n_in = len(tensor_inputs)
+    for k, (view, st) in enumerate(zip(views, strides)):
+        aligned = view.offset % 4 == 0 and all(s % 4 == 0 for s in st[1:])
+        vector = st[0] == 1 and aligned and (inner4 or rank == 1)
+        if k >= n_in:
+            is_linear = st == linear and view.offset % 4 == 0
+            whole = owned[k - n_in] or n % 4 == 0
+            if is_linear and whole:
+                modes.append("l")  # four elements at the linear index
+            elif vector and (inner4 or whole):
+                modes.append("v")
+            else:
+                modes.append(elements.element_mode(view.dtype, caps, written=True))
+        elif all(s == 0 for s in st):
+            modes.append("c")  # one value for all
+        elif st == linear and view.offset % 4 == 0:
+            modes.append("l")
+        elif vector:
+            modes.append("v")
+        elif inner4 and st[0] == 0:
+            modes.append("s")  # one value for the four lanes
+        else:
+            modes.append("e")
+    for k, i in enumerate(tensor_inputs):
+        out = aliases[i]
+        if out is not None:
+            modes[k] = modes[n_in + out]
+
+    signature = tuple((v.dtype.name, m) for v, m in zip(views, modes))
+    scalar_slots = tuple(i for i, v in enumerate(inputs) if v is None)
+    program, scalar_carriers = _program(
+        spec, compute.name, signature, n_in, scalar_slots, rank, inner4, tuple(aliases), caps
+    )
+    words = [n, *dims[:-1]]
+    for view, mode, st in zip(views, modes, strides):
+        if mode == "l":
+            words.append(view.offset // 4)
+        elif mode == "c":
+            words.append(view.offset)
+        elif mode == "v":
+            words += [view.offset // 4, *(s // 4 for s in st[1:])]
+        else:
+            words += [view.offset, *st]
+    params = pack(f"<{len(words)}I", *words)
+    threads = -(-n // (4 * GROUPS[caps.kind]))
+    bound = tuple(i for i in tensor_inputs if aliases[i] is None) + tuple(len(inputs) + k for k in range(len(outputs)))
+    return Kernel(program, params, grid(threads, WORKGROUP[caps.kind], caps), bound, scalar_carriers)
+
+
+@lru_cache(maxsize=None)
+def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, aliases, caps):
+    compute = carrier(ALL[compute_name], caps)
+    types = dict(spec.types)
+    scalar_inputs = [spec.inputs[i] for i in scalar_slots]
+    tensor_names = [n for i, n in enumerate(spec.inputs) if i not in scalar_slots]
+    dtypes = [ALL[name] for name, _ in signature]
+    modes = [m for _, m in signature]
+    outs = [f"out{k}" for k in range(len(spec.outputs))]
+    names = tensor_names + outs
+
+    def carrier_of(name: str, own: str) -> str:
+        fixed = types.get(name, "T")
+        return compute if fixed == "T" else own if fixed == "own" else _fixed(fixed, caps)
+
+    operand_types = {n: carrier_of(n, carrier(d, caps)) for n, d in zip(tensor_names, dtypes)}
+    scalar_names = scalar_inputs + list(spec.scalars)
+    scalar_types = {n: carrier_of(n, compute) for n in scalar_names}
+    result_types = [compute if o == "T" else _fixed(o, caps) for o in spec.outputs]
+
+    # Parameters: element count, dimensions, then what each operand's mode needs, then scalars.
+    fields = ["n: u32"] + [f"d{i}: u32" for i in range(rank - 1)]
+    for name, mode in zip(names, modes):
+        fields.append(f"{name}_o: u32")
+        if mode not in "lc":
+            low = 1 if mode == "v" else 0
+            fields += [f"{name}_s{i}: u32" for i in range(low, rank)]
+    for name in scalar_names:
+        fields += _scalar_fields(name, scalar_types[name])
+
+    # The operator as a function of one lane.
+    texts = {n: _scalar_text(n, scalar_types[n]) for n in scalar_names}
+    emitter = Emitter(operand_types | scalar_types, texts, caps.i64)
+    body = emitter.program(spec.source, list(zip(outs, result_types)))
+    arguments = ", ".join(f"{n}: {wgsl_type(t)}" for n, t in operand_types.items())
+    if len(outs) == 1:
+        result, returned = wgsl_type(result_types[0]), "out0"
+    else:
+        result, returned = "R", f"R({', '.join(outs)})"
+
+    bindings, var_of = [], {}
+    for k, name in enumerate(tensor_names):
+        slot = _nth_tensor(k, scalar_slots)
+        if aliases[slot] is None:
+            var_of[name] = f"b_{name}"
+            bindings.append((f"b_{name}", "read", elements.array_type(dtypes[k], _decl(modes[k]), caps)))
+        else:
+            var_of[name] = f"b_out{aliases[slot]}"
+    for k, name in enumerate(outs):
+        var_of[name] = f"b_{name}"
+        kind = elements.array_type(dtypes[n_in + k], _decl(modes[n_in + k]), caps)
+        bindings.append((f"b_{name}", "read_write", kind))
+
+    main = _main(names, dtypes, modes, n_in, rank, inner4, operand_types, result_types, var_of, outs, caps)
+    tags = "_".join(f"{d.short}{m}" for d, m in zip(dtypes, modes))
+    name = f"{spec.name}_{tags}{rank}{'i' if inner4 else ''}"
+    source = render(
+        "pointwise.wgsl",
+        caps,
+        fields=fields,
+        bindings=bindings,
+        outputs=list(zip(outs, (wgsl_type(t) for t in result_types))),
+        arguments=arguments,
+        result=result,
+        body=body,
+        returned=returned,
+        main=main,
+        workgroup=WORKGROUP[caps.kind],
+        groups=GROUPS[caps.kind],
+    )
+    access = "".join("r" if a == "read" else "w" for _, a, _ in bindings)
+    carriers = tuple(scalar_types[n] for n in scalar_names)
+    return Program(name, source, access, 4 * len(fields)), carriers
+
+
+def _nth_tensor(k: int, scalar_slots: tuple[int, ...]) -> int:
+    """The input position of the k-th tensor operand."""
+    i = -1
+    for _ in range(k + 1):
+        i += 1
+        while i in scalar_slots:
+            i += 1
+    return i
+
+
+def _decl(mode: str) -> str:
+    return {"l": "v", "v": "v", "a": "a"}.get(mode, "e")
+
+
+def _fixed(name: str, caps: Caps) -> str:
+    return {"i64": "n64" if caps.i64 else "i64"}.get(name, name)
+
+
+_WORDS = {"i64": 2, "u64": 2, "n64": 2, "nu64": 2, "c64": 2, "f64": 3}
+
+
+def _scalar_fields(name: str, carrier_: str) -> list[str]:
+    kind = {"f32": "f32", "i32": "i32", "c64": "f32", "f64": "f32"}.get(carrier_, "u32")
+    if carrier_ in _WORDS:
+        return [f"{name}_{part}: {kind}" for part in "xyz"[: _WORDS[carrier_]]]
+    return [f"{name}: {kind}"]
+
+
+def _scalar_text(name: str, carrier_: str) -> str:
+    if carrier_ == "bool":
+        return f"(p.{name} != 0u)"
+    if carrier_ in ("i64", "u64"):
+        return f"vec2<u32>(p.{name}_x, p.{name}_y)"
+    if carrier_ == "c64":
+        return f"vec2<f32>(p.{name}_x, p.{name}_y)"
+    if carrier_ == "n64":
+        return f"n64_load(p.{name}_x, p.{name}_y)"
+    if carrier_ == "nu64":
+        return f"u64(n64_load(p.{name}_x, p.{name}_y))"
+    if carrier_ == "f64":
+        # Three f32 whose sum is the value: no bitcast from two words to f64 is to be had.
+        return f"(f64(p.{name}_x) + f64(p.{name}_y) + f64(p.{name}_z))"
+    return f"p.{name}"
+
+
+def pack_scalar(value, carrier_: str) -> bytes:
+    """A Python number as the parameter words of a carrier."""
+    if carrier_ == "f32":
+        return _pack_f32(float(value))
+    if carrier_ == "i32":
+        return pack("<I", int(value) & 0xFFFFFFFF)
+    if carrier_ in ("u32", "bool"):
+        return pack("<I", (int(value) if carrier_ == "u32" else int(bool(value))) & 0xFFFFFFFF)
+    if carrier_ in ("i64", "n64", "u64", "nu64"):
+        return pack("<Q", int(value) & 0xFFFFFFFFFFFFFFFF)
+    if carrier_ == "c64":
+        value = complex(value)
+        return _pack_f32(value.real) + _pack_f32(value.imag)
+    if carrier_ == "f64":
+        rest, words = float(value), b""
+        for _ in range(3):
+            part = _round_f32(rest)
+            words += _pack_f32(part)
+            rest = rest - part if part - part == 0.0 else 0.0
+        return words
+    raise TypeError(f"no parameter of carrier {carrier_}")
+
+
+def _pack_f32(value: float) -> bytes:
+    try:
+        return pack("<f", value)
+    except OverflowError:
+        return pack("<f", float("inf") if value > 0 else float("-inf"))
+
+
+def _round_f32(value: float) -> float:
+    return unpack("<f", _pack_f32(value))[0]
+
+
+def _main(names, dtypes, modes, n_in, rank, inner4, operand_types, result_types, var_of, outs, caps) -> list[str]:
+    """The statements for one group `g` of four consecutive elements (walk order)."""
+    lines: list[str] = []
+    per_lane = any(m in "ea" for m in modes) and not inner4
+    if inner4:
+        lines.append("var r = g * 4u;")
+        lines += _coordinates("", rank)
+    elif per_lane:
+        for lane in range(4):
+            lines.append(f"var r{lane} = min(g * 4u + {lane}u, p.n - 1u);")
+            lines += _coordinates(str(lane), rank)
+
+    def at(name: str, lane: int) -> str:
+        """Element index of a lane for modes e, a, s."""
+        suffix = "" if inner4 else str(lane)
+        terms = [f"p.{name}_o"] + [f"c{i}{suffix} * p.{name}_s{i}" for i in range(rank)]
+        if inner4 and lane:
+            terms.append(f"{lane}u * p.{name}_s0")
+        return " + ".join(terms)
+
+    def group_at(name: str, mode: str) -> str:
+        if mode == "l" or rank == 1:
+            return f"g + p.{name}_o"
+        terms = [f"c0 / 4u + p.{name}_o"] + [f"c{i} * p.{name}_s{i}" for i in range(1, rank)]
+        return " + ".join(terms)
+
+    lanes: dict[str, list[str]] = {}
+    for k in range(n_in):
+        name, dtype, mode, var = names[k], dtypes[k], modes[k], var_of[names[k]]
+        if mode in "lv":
+            text, got = elements.read4(dtype, var, group_at(name, mode), f"{name}v", caps)
+            lines += text
+        elif mode in "cs":
+            index = f"p.{name}_o" if mode == "c" else at(name, 0)
+            lines.append(f"let {name}i = {index};")
+            lines.append(f"let {name}v = {elements.read(dtype, var, f'{name}i', caps)};")
+            got = [f"{name}v"] * 4
+        else:
+            got = []
+            for lane in range(4):
+                lines.append(f"let {name}i{lane} = {at(name, lane)};")
+                value = elements.read(dtype, var, f"{name}i{lane}", caps, mode)
+                lines.append(f"let {name}v{lane} = {value};")
+                got.append(f"{name}v{lane}")
+        own = carrier(dtype, caps)
+        lanes[name] = [convert(v, own, operand_types[name]) for v in got]
+    for lane in range(4):
+        lines.append(f"let y{lane} = op({', '.join(lanes[n][lane] for n in names[:n_in])});")
+    for k, out in enumerate(outs):
+        dtype, mode = dtypes[n_in + k], modes[n_in + k]
+        own = carrier(dtype, caps)
+        values = [
+            convert(f"y{lane}" if len(outs) == 1 else f"y{lane}.{out}", result_types[k], own) for lane in range(4)
+        ]
+        if mode in "lv":
+            for lane, value in enumerate(values):
+                lines.append(f"let {out}w{lane} = {value};")
+            packed = [f"{out}w{lane}" for lane in range(4)]
+            lines += elements.write4(dtype, f"b_{out}", group_at(out, mode), packed, caps)
+            continue
+        for lane, value in enumerate(values):
+            store = elements.write(dtype, f"b_{out}", f"{out}i{lane}", f"{out}w{lane}", caps)
+            lines.append(f"let {out}i{lane} = {at(out, lane)};")
+            lines.append(f"let {out}w{lane} = {value};")
+            lines.append(f"if (g * 4u + {lane}u < p.n) {{ {store} }}")
+    return lines
+
+
+def _coordinates(suffix: str, rank: int) -> list[str]:
+    lines = []
+    for i in range(rank - 1):
+        lines.append(f"let c{i}{suffix} = r{suffix} % p.d{i};")
+        lines.append(f"r{suffix} = r{suffix} / p.d{i};")
+    lines.append(f"let c{rank - 1}{suffix} = r{suffix};")
+    return lines

@@ -1,0 +1,26 @@
+"""From tensors to the queue: the one way an operator runs a kernel."""
+
+import torch
+
+from . import tensor as T
+from .program import Caps, Program
+from .runtime.gpu import gpu
+
+
+def launch(program: Program, tensors: tuple, params: bytes, grid: tuple[int, int, int]) -> None:
+    """Records one dispatch over the blocks under `tensors`, in binding order."""
+    gpu().queue.record(program, tuple([T.block_of(t) for t in tensors]), params, grid)
+
+
+def caps() -> Caps:
+    return gpu().caps
+
+
+def same_device(op: str, *tensors) -> None:
+    """Raises as torch does when a dimensioned tensor lives elsewhere."""
+    for t in tensors:
+        if isinstance(t, torch.Tensor) and t.device.type != T.NAME:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
+                f"{t.device}! (when checking arguments of {op})"
+            )

@@ -1,0 +1,219 @@
+"""Copies: between host and device, and between layouts and dtypes on the device. Fills."""
+
+import ctypes
+
+import torch
+
+from .. import tensor as T
+from ..kernels.pointwise import Spec
+from ..runtime.gpu import gpu
+from .elementwise import Elementwise
+from .table import Pointwise, custom
+
+_RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class _Copy(Elementwise):
+    """A copy converts: the target's dtype rules, and nothing refuses the cast."""
+
+    def _dtypes(self, inputs):
+        return self.target, self.target
+
+    def _check_cast(self, inputs, outs):
+        return None
+
+
+def dense(tensor: torch.Tensor) -> bool:
+    """The elements fill one range of memory in some order."""
+    return tensor.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense.default(tensor)
+
+
+def device_copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """source to target, both here, any layouts and dtypes; source broadcasts."""
+    if not target.numel():
+        return
+    conj, neg = source.is_conj() != target.is_conj(), source.is_neg() != target.is_neg()
+    plain_source, plain_target = _plain(source), _plain(target)
+    if plain_source.dtype not in T.DTYPES or plain_target.dtype not in T.DTYPES:
+        return _exotic_copy(source, target)
+    if conj or neg:
+        if not source.is_complex():
+            entry = _copier(target.dtype, "-a")
+        else:
+            text = {(True, False): "conj(a)", (False, True): "-a", (True, True): "-conj(a)"}[conj, neg]
+            entry = _copier(target.dtype, text)
+    else:
+        entry = _copier(target.dtype, "a")
+    entry.call_into((plain_source,), (), (plain_target,), inplace=True)
+
+
+_copiers: dict[tuple, _Copy] = {}
+
+
+def _copier(target: torch.dtype, text: str, name: str = "copy") -> _Copy:
+    found = _copiers.get((target, text, name))
+    if found is None:
+        types = (("a", "own"),) if text == "a" and name == "copy" else ()
+        found = _Copy(Pointwise(f"{name}_", Spec(name, text, types=types), "none"))
+        found.target = target
+        _copiers[target, text, name] = found
+    return found
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory without conj and neg bits."""
+    if tensor.is_conj() or tensor.is_neg():
+        return torch._C._dynamo.guards._reinterpret_tensor(tensor, tensor.shape, tensor.stride(), 0)
+    return tensor
+
+
+def _exotic_copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Dtypes that no shader knows (complex128, float8): same-dtype copies move bits, the rest goes by the host."""
+    if source.dtype == target.dtype and source.element_size() in _RAW and not source.is_conj():
+        raw = _RAW[source.element_size()]
+        device_copy(source.view(raw), target.view(raw))
+        return
+    host = torch.empty(source.shape, dtype=source.dtype)
+    to_host(source, host)
+    from_host(host.to(target.dtype), target)
+
+
+def to_host(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Device to CPU, after all recorded work."""
+    if not source.numel():
+        return
+    if source.shape != target.shape:
+        source = source.expand(target.shape)
+    direct = source.dtype == target.dtype and not (source.is_conj() or source.is_neg())
+    if direct and source.is_contiguous() and target.is_contiguous() and _word_aligned(source):
+        _read(source, target)
+        return
+    if direct and source.stride() == target.stride() and _word_aligned(source) and dense(source):
+        _read(source, target)
+        return
+    if not (source.is_contiguous() and _word_aligned(source)) or source.is_conj() or source.is_neg():
+        packed = T.empty(source.shape, source.dtype)
+        device_copy(source, packed)
+        source = packed
+    if source.dtype == target.dtype and target.is_contiguous():
+        _read(source, target)
+        return
+    host = torch.empty(source.shape, dtype=source.dtype)
+    _read(source, host)
+    target.copy_(host)
+
+
+def _word_aligned(tensor: torch.Tensor) -> bool:
+    return tensor.storage_offset() * tensor.element_size() % 4 == 0
+
+
+def _read(source: torch.Tensor, target: torch.Tensor) -> None:
+    item = source.element_size()
+    gpu().queue.read(T.block_of(source), source.storage_offset() * item, target.data_ptr(), source.numel() * item)
+
+
+def from_host(source: torch.Tensor, target: torch.Tensor) -> None:
+    """CPU to device, in order with recorded work."""
+    if not target.numel():
+        return
+    if target.is_conj() or target.is_neg():
+        fresh = T.empty(target.shape, target.dtype)
+        from_host(source, fresh)
+        device_copy(fresh, target)
+        return
+    item = target.element_size()
+    nbytes = target.numel() * item
+    start = target.storage_offset() * item
+    whole = start % 4 == 0 and (nbytes % 4 == 0 or T.owns_tail(target))
+    if whole and (target.is_contiguous() or dense(target)):
+        if source.dtype != target.dtype or source.shape != target.shape or source.stride() != target.stride():
+            host = torch.empty_strided(target.shape, target.stride(), dtype=target.dtype)
+            host.copy_(source)
+            source = host
+        elif source.is_conj() or source.is_neg():
+            source = source.resolve_conj().resolve_neg()
+        _write(source, target, start, nbytes)
+        return
+    # Casting happens on the host where the device has no such dtype, and on the device where that moves fewer bytes.
+    fresh = T.empty(source.shape, target.dtype)
+    from_host(source, fresh)
+    device_copy(fresh, target)
+
+
+def _write(source: torch.Tensor, target: torch.Tensor, start: int, nbytes: int) -> None:
+    """The source's memory is laid out exactly as the target's."""
+    queue, block = gpu().queue, T.block_of(target)
+    whole = nbytes & ~3
+    if whole:
+        queue.write(block, start, source.data_ptr(), whole)
+    if nbytes - whole:
+        tail = ctypes.create_string_buffer(4)
+        ctypes.memmove(tail, source.data_ptr() + whole, nbytes - whole)
+        queue.write(block, start + whole, ctypes.addressof(tail), 4)
+
+
+@custom("_copy_from")
+def copy_from(self, dst, non_blocking=False):
+    if self.device.type != T.NAME:
+        if not self.is_cpu:
+            self = self.cpu()
+        from_host(self if self.shape == dst.shape else self.expand(dst.shape), dst)
+    elif dst.device.type == T.NAME:
+        device_copy(self, dst)
+    elif dst.is_cpu:
+        to_host(self, dst)
+    else:
+        dst.copy_(self.cpu())
+    return dst
+
+
+@custom("_copy_from_and_resize")
+def copy_from_and_resize(self, dst):
+    if dst.shape != self.shape:
+        dst.resize_(self.shape)
+    return copy_from(self, dst)
+
+
+@custom("_local_scalar_dense")
+def local_scalar_dense(self):
+    host = torch.empty((), dtype=self.dtype)
+    to_host(self, host)
+    return host.item()
+
+
+def fill(tensor: torch.Tensor, value) -> torch.Tensor:
+    """Every element of a tensor, whatever its layout."""
+    if not tensor.numel():
+        return tensor
+    if tensor.is_conj() or tensor.is_neg():
+        device_copy(fill(T.empty((), tensor.dtype), value), tensor)
+        return tensor
+    if tensor.dtype not in T.DTYPES:
+        from_host(torch.full((), value, dtype=tensor.dtype).expand(tensor.shape), tensor)
+        return tensor
+    try:
+        return _copier(tensor.dtype, "a", "fill").call_into((value,), (), (tensor,), inplace=True)
+    except OverflowError:
+        raise RuntimeError(f"value cannot be converted to type {tensor.dtype} without overflow") from None
+
+
+@custom("fill_.Scalar")
+def fill_scalar_(self, value):
+    return fill(self, value)
+
+
+@custom("fill_.Tensor")
+def fill_tensor_(self, value):
+    if value.dim():
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.dim()} dimensions."
+        )
+    if value.is_cpu:
+        return fill(self, value.item())
+    device_copy(value, self)
+    return self
+
+
+@custom("zero_")
+def zero_(self):
+    return fill(self, 0)

@@ -1,0 +1,329 @@
+"""Running elementwise entries: type promotion, broadcasting and aliasing at plan time, then one dispatch."""
+
+import torch
+from torch._prims_common import (
+    ELEMENTWISE_TYPE_PROMOTION_KIND as KIND,
+)
+from torch._prims_common import (
+    compute_elementwise_output_strides,
+    elementwise_dtypes,
+)
+
+from .. import tensor as T
+from ..dtypes import Unsupported
+from ..kernels import pointwise
+from ..kernels.layout import View, contiguous_strides, numel
+from ..kernels.pointwise import pack_scalar
+from ..runtime.gpu import gpu
+from .table import Pointwise
+
+_KINDS = {
+    "default": KIND.DEFAULT,
+    "none": KIND.NO_OPMATH,
+    "int_to_float": KIND.INT_TO_FLOAT,
+    "always_bool": KIND.ALWAYS_BOOL,
+    "complex_to_float": KIND.COMPLEX_TO_FLOAT,
+    "bool_to_long": KIND.BOOL_TO_LONG,
+}
+_NUMBERS = frozenset((int, float, bool, complex))
+_Tensor = torch.Tensor
+_MAX_PLANS = 16384
+
+
+class Call:
+    """A planned call: everything but the buffers and the scalars' values."""
+
+    __slots__ = ("program", "params", "grid", "bindings", "carriers", "metas", "empty", "dtypes")
+
+    def __init__(self, kernel, metas, empty):
+        self.metas = metas
+        self.empty = empty
+        if kernel is not None:
+            self.program = kernel.program
+            self.params = kernel.params
+            self.grid = kernel.grid
+            self.bindings = kernel.bindings
+            self.carriers = kernel.scalar_carriers
+
+
+def _key(x):
+    """What a plan depends on of one argument."""
+    c = x.__class__
+    if c in _NUMBERS:
+        return c
+    if isinstance(x, _Tensor):
+        return (x.dtype, x.shape, x.stride(), x.storage_offset(), x.is_cpu)
+    return type(x)
+
+
+class Elementwise:
+    """An entry ready to be called. `plans` is keyed by dtypes, sizes, strides and offsets: a hit costs a look-up."""
+
+    def __init__(self, entry: Pointwise):
+        self.entry = entry
+        self.plans: dict[tuple, Call] = {}
+        self.aten = entry.aten
+
+    # The two common cases are spelt out: a loop over arguments costs as much again as the look-up.
+
+    def unary(self, a):
+        key = (a.dtype, a.shape, a.stride(), a.storage_offset())
+        call = self.plans.get(key)
+        if call is None:
+            call = self._plan(key, (a,))
+        out = T.new(call.metas[0])
+        if call.empty:
+            return out
+        blocks = T._blocks
+        _record(call.program, (blocks[a.data_ptr() >> 40], blocks[out.data_ptr() >> 40]), call.params, call.grid)
+        return out
+
+    def binary(self, a, b):
+        if b.__class__ in _NUMBERS or a.__class__ in _NUMBERS:
+            return self.call((a, b), ())
+        key = (
+            a.dtype, a.shape, a.stride(), a.storage_offset(),
+            b.dtype, b.shape, b.stride(), b.storage_offset(), a.is_cpu or b.is_cpu,
+        )  # fmt: skip
+        if key[8]:
+            return self.call((a, b), ())
+        call = self.plans.get(key)
+        if call is None:
+            call = self._plan(key, (a, b))
+        out = T.new(call.metas[0])
+        if call.empty:
+            return out
+        blocks = T._blocks
+        _record(
+            call.program,
+            (blocks[a.data_ptr() >> 40], blocks[b.data_ptr() >> 40], blocks[out.data_ptr() >> 40]),
+            call.params,
+            call.grid,
+        )
+        return out
+
+    def call(self, inputs: tuple, scalars: tuple):
+        """Functional: any inputs (tensors or numbers), scalar values in the entry's order."""
+        key = tuple([_key(x) for x in inputs])
+        call = self.plans.get(key)
+        if call is None:
+            call = self._plan(key, inputs)
+        outs = tuple([T.new(m) for m in call.metas])
+        if not call.empty:
+            self._run(call, inputs, outs, scalars)
+        return outs[0] if len(outs) == 1 else outs
+
+    def call_into(self, inputs: tuple, scalars: tuple, outs: tuple, inplace: bool = False):
+        """In-place and out= : writes to existing tensors, resizing them where torch does."""
+        shape = self._shape(inputs, outs)
+        for out in outs:
+            if tuple(out.shape) != shape:
+                if inplace:
+                    raise RuntimeError(
+                        f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(shape)}"
+                    )
+                resize_output(out, shape)
+        _check_overlap(outs)
+        key = (tuple([_key(x) for x in inputs]), tuple([_key(o) for o in outs]))
+        if 0 in shape:
+            self._check_cast(inputs, outs)
+            return outs[0] if len(outs) == 1 else outs
+        inputs, aliases = self._aliases(inputs, outs, shape)
+        key = (*key, tuple(aliases), tuple([T.owns_tail(o) for o in outs]))
+        call = self.plans.get(key)
+        if call is None:
+            self._check_cast(inputs, outs)
+            call = self._plan(key, inputs, outs, aliases)
+        self._run(call, inputs, outs, scalars)
+        return outs[0] if len(outs) == 1 else outs
+
+    def _run(self, call: Call, inputs, outs, scalars) -> None:
+        params = call.params
+        if call.carriers:
+            values = [x.item() if isinstance(x, _Tensor) else x for x in inputs if _is_scalar(x)]
+            values.extend(scalars)
+            for value, carrier in zip(values, call.carriers):
+                params += pack_scalar(value, carrier)
+        everything = inputs + outs
+        blocks = T._blocks
+        bound = tuple([blocks[everything[i].data_ptr() >> 40] for i in call.bindings])
+        _record(call.program, bound, params, call.grid)
+
+    # -- planning
+
+    def _plan(self, key, inputs, outs=None, aliases=None) -> Call:
+        self._check_devices(inputs)
+        entry, caps = self.entry, gpu().caps
+        compute, result = self._dtypes(inputs)
+        shape = self._shape(inputs, outs)
+        views = [None if _is_scalar(x) else T.view_of(x) for x in inputs]
+        if outs is None:
+            strides = _output_strides([x for x in inputs if not _is_scalar(x)], shape)
+            wanted = [result if o in ("T", "bool") else T.TORCH_DTYPE[_OUT_DTYPE[o]] for o in entry.spec.outputs]
+            metas = tuple(T.meta(shape, strides, dtype) for dtype in wanted)
+            out_views = [View(T.DTYPES[m.dtype], m.sizes, m.strides) for m in metas]
+            owned = [True] * len(metas)
+            aliases = [None] * len(inputs)
+        else:
+            metas = ()
+            out_views = [T.view_of(o) for o in outs]
+            owned = [T.owns_tail(o) for o in outs]
+        empty = numel(shape) == 0
+        kernel = None
+        if not empty:
+            kernel = pointwise.plan(entry.spec, T.DTYPES[compute], views, out_views, owned, aliases, caps)
+        if len(self.plans) >= _MAX_PLANS:
+            self.plans.clear()
+        call = self.plans[key] = Call(kernel, metas, empty)
+        return call
+
+    def _dtypes(self, inputs):
+        fixed = dict(self.entry.spec.types)
+        promoted = [x for x, n in zip(inputs, self.entry.spec.inputs) if n not in fixed]
+        promote = self.entry.promote
+        compute, result = elementwise_dtypes(*promoted, type_promotion_kind=_KINDS[promote])
+        if promote == "complex_to_float" and result != compute:
+            compute = next(x.dtype for x in promoted if isinstance(x, _Tensor))
+        if compute not in T.DTYPES:
+            raise Unsupported(f"webgpu: {self.aten} has no kernel for {compute}")
+        return compute, result
+
+    def _check_devices(self, inputs) -> None:
+        for x in inputs:
+            if isinstance(x, _Tensor) and x.device.type != T.NAME and not (x.is_cpu and x.dim() == 0):
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least two devices, "
+                    f"{T.DEVICE} and {x.device}! (aten::{self.aten})"
+                )
+
+    def _check_cast(self, inputs, outs) -> None:
+        self._check_devices(inputs)
+        _, result = self._dtypes(inputs)
+        for out in outs:
+            if out.device.type != T.NAME:
+                raise RuntimeError(
+                    f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
+                    f"{out.device}! (aten::{self.aten})"
+                )
+            if self.entry.promote != "always_bool" and not torch.can_cast(result, out.dtype):
+                raise RuntimeError(
+                    f"result type {_scalar_name(result)} can't be cast to the desired output type "
+                    f"{_scalar_name(out.dtype)}"
+                )
+
+    def _shape(self, inputs, outs=None) -> tuple[int, ...]:
+        shapes = [x.shape for x in inputs if isinstance(x, _Tensor)]
+        return broadcast_shape(shapes) if shapes else tuple(outs[0].shape)
+
+    def _aliases(self, inputs, outs, shape):
+        """Inputs on an output's buffer: bound once where layouts agree, else copied first."""
+        result, aliases = [], []
+        for x in inputs:
+            alias = None
+            if not _is_scalar(x) and x.numel():
+                block = T.block_of(x)
+                for k, out in enumerate(outs):
+                    if T.block_of(out) is not block:
+                        continue
+                    same = (
+                        x.dtype == out.dtype
+                        and x.storage_offset() == out.storage_offset()
+                        and x.shape == out.shape
+                        and x.stride() == out.stride()
+                    )
+                    if same:
+                        alias = k
+                    else:
+                        x = x.clone()
+                    break
+            result.append(x)
+            aliases.append(alias)
+        return tuple(result), aliases
+
+
+_OUT_DTYPE = {"i64": "int64", "i32": "int32", "f32": "float32"}
+
+
+def _is_scalar(x) -> bool:
+    """A number, or a tensor of one element that lives on the CPU and joins as one."""
+    return not isinstance(x, _Tensor) or x.is_cpu
+
+
+def _record(program, buffers, params, grid):
+    """Replaced by the queue's own method when the device is there."""
+    global _record
+    _record = gpu().queue.record
+    _record(program, buffers, params, grid)
+
+
+def reset() -> None:
+    """After a fork: the next call asks for the device again."""
+    global _record
+    _record = _first_record
+
+
+_first_record = _record
+
+
+def broadcast_shape(shapes) -> tuple[int, ...]:
+    if not shapes:
+        return ()
+    shape = list(shapes[0])
+    for other in shapes[1:]:
+        if len(other) > len(shape):
+            shape = [1] * (len(other) - len(shape)) + shape
+        lead = len(shape) - len(other)
+        for d, size in enumerate(other):
+            have = shape[lead + d]
+            if have != size:
+                if have == 1:
+                    shape[lead + d] = size
+                elif size != 1:
+                    raise RuntimeError(
+                        f"The size of tensor a ({have}) must match the size of tensor b ({size}) at non-singleton "
+                        f"dimension {lead + d}"
+                    )
+    return tuple(shape)
+
+
+def _output_strides(tensors, shape):
+    if all(t.shape == shape and t.is_contiguous() for t in tensors if t.dim()):
+        return contiguous_strides(shape)
+    metas = [torch.empty_strided(t.shape, t.stride(), device="meta").expand(shape) for t in tensors]
+    return compute_elementwise_output_strides(*metas)
+
+
+def _check_overlap(outs) -> None:
+    for out in outs:
+        if any(st == 0 and s > 1 for s, st in zip(out.shape, out.stride())):
+            raise RuntimeError(
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location. Please clone() the tensor before performing the operation."
+            )
+
+
+def resize_output(out: torch.Tensor, shape) -> None:
+    """As torch resizes `out=`: silently where it is empty, with a warning where it is not."""
+    if tuple(out.shape) == tuple(shape):
+        return
+    if out.numel():
+        import warnings
+
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
+            f"match the required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch "
+            "release outputs will not be resized unless they have zero elements.",
+            stacklevel=3,
+        )
+    out.resize_(tuple(shape))
+
+
+_SCALAR_NAMES = {
+    torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.bfloat16: "BFloat16",
+    torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
+    torch.bool: "Bool", torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
+}  # fmt: skip
+
+
+def _scalar_name(dtype: torch.dtype) -> str:
+    return _SCALAR_NAMES.get(dtype, str(dtype))

@@ -1,0 +1,111 @@
+"""Which adapter is used, why, and what its device is asked for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import wgpu
+
+from .. import env
+from ..program import Caps
+
+# Discrete before integrated before software: a laptop's fast card is the one people mean.
+_ORDER = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "Unknown": 3, "CPU": 4}
+
+_WANTED = (
+    "shader-f16",
+    "subgroup",
+    "subgroup-barrier",
+    "shader-int64",
+    "shader-f64",
+    "immediates",
+    "timestamp-query",
+    "timestamp-query-inside-passes",
+)
+
+# WebGPU's default limits: what every conforming device has.
+_BASELINE_LIMITS = {
+    "max-buffer-size": 256 << 20,
+    "max-storage-buffer-binding-size": 128 << 20,
+    "max-uniform-buffer-binding-size": 64 << 10,
+    "max-storage-buffers-per-shader-stage": 8,
+    "max-uniform-buffers-per-shader-stage": 12,
+    "max-compute-workgroup-storage-size": 16384,
+    "max-compute-invocations-per-workgroup": 256,
+    "max-compute-workgroup-size-x": 256,
+    "max-compute-workgroup-size-y": 256,
+    "max-compute-workgroup-size-z": 64,
+    "max-compute-workgroups-per-dimension": 65535,
+    "max-immediate-size": 0,
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    adapter: Any
+    reason: str
+
+
+def enumerate_adapters() -> list[Any]:
+    """Every adapter, best first, without the OpenGL twins of Vulkan ones."""
+    adapters = list(wgpu.gpu.enumerate_adapters_sync())
+    modern = [a for a in adapters if a.info["backend_type"] != "OpenGL"] or adapters
+    return sorted(modern, key=lambda a: _ORDER.get(a.info["adapter_type"], 3))
+
+
+def adapter_name(adapter: Any) -> str:
+    return adapter.info.get("device") or adapter.info.get("description") or "unknown adapter"
+
+
+def describe(adapter: Any) -> str:
+    info = adapter.info
+    return f"{adapter_name(adapter)} ({info['adapter_type']}, {info['backend_type']})"
+
+
+def choose(adapters: list[Any] | None = None) -> Choice:
+    adapters = enumerate_adapters() if adapters is None else adapters
+    if not adapters:
+        raise RuntimeError(
+            "webgpu: no adapter found. WebGPU needs a Vulkan, Metal or D3D12 driver; on Debian or Ubuntu without a GPU: "
+            "apt-get install mesa-vulkan-drivers libvulkan1"
+        )
+    wanted = env.ADAPTER
+    if not wanted:
+        return Choice(adapters[0], "first by type: discrete, integrated, virtual, software")
+    if wanted.isdigit():
+        if int(wanted) >= len(adapters):
+            raise RuntimeError(f"webgpu: WEBGPU_ADAPTER={wanted}, but only {len(adapters)} adapters were found")
+        return Choice(adapters[int(wanted)], f"WEBGPU_ADAPTER={wanted}")
+    for adapter in adapters:
+        if wanted.lower() in describe(adapter).lower():
+            return Choice(adapter, f"WEBGPU_ADAPTER={wanted}")
+    names = "; ".join(describe(a) for a in adapters)
+    raise RuntimeError(f"webgpu: WEBGPU_ADAPTER={wanted!r} matches none of: {names}")
+
+
+def create_device(adapter: Any) -> tuple[Any, Caps]:
+    if env.BASELINE:
+        device = adapter.request_device_sync(label="webgpu_backend", required_limits=_BASELINE_LIMITS)
+    else:
+        features = [f for f in _WANTED if f in adapter.features]
+        device = adapter.request_device_sync(label="webgpu_backend", required_features=features)
+    return device, _caps(adapter, device)
+
+
+def _caps(adapter: Any, device: Any) -> Caps:
+    have, limits = device.features, device.limits
+    f = (lambda name: False) if env.BASELINE else have.__contains__
+    software = adapter.info["adapter_type"] == "CPU"
+    return Caps(
+        kind="cpu" if software else "gpu",
+        f16=f("shader-f16"),
+        i64=f("shader-int64"),
+        f64=f("shader-f64"),
+        subgroups=f("subgroup"),
+        immediate_bytes=min(limits["max-immediate-size"], 256) if f("immediates") else 0,
+        max_binding=limits["max-storage-buffer-binding-size"] & ~255,
+        max_buffer=limits["max-buffer-size"] & ~255,
+        max_bindings=limits["max-storage-buffers-per-shader-stage"],
+        workgroup_bytes=limits["max-compute-workgroup-storage-size"],
+        workgroup_size=limits["max-compute-invocations-per-workgroup"],
+        max_groups=limits["max-compute-workgroups-per-dimension"],
+    )

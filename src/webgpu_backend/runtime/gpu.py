@@ -1,0 +1,82 @@
+"""The one device of the process, made at first use."""
+
+import os
+from threading import RLock
+from typing import Any
+
+from ..program import Caps
+from . import adapters
+from .buffers import Pool
+from .native import DeviceLost, ffi, lib
+from .pipelines import Pipelines
+from .queue import Queue
+
+_lock = RLock()
+_gpu: "Gpu | None" = None
+_forked = False
+
+
+class Gpu:
+    """Adapter, capabilities, memory and queue."""
+
+    def __init__(self):
+        choice = adapters.choose()
+        self.adapter: Any = choice.adapter
+        self.reason = choice.reason
+        self.name = adapters.adapter_name(self.adapter)
+        self.device, self.caps = adapters.create_device(self.adapter)
+        handle = self.device._internal
+        self.pool = Pool(handle, self.caps.max_buffer)
+        self.pipelines = Pipelines(handle, self.caps)
+        self.queue = Queue(handle, self.device.queue._internal, self.caps, self.pool, self.pipelines)
+
+    @property
+    def caps_(self) -> Caps:
+        return self.caps
+
+
+def gpu() -> Gpu:
+    """The device; the first call creates it (0.1 to 1 s)."""
+    global _gpu
+    if _gpu is not None:
+        return _gpu
+    if _forked:
+        raise RuntimeError(
+            "Cannot re-initialize webgpu in forked subprocess. To use webgpu with multiprocessing, you must use the "
+            "'spawn' start method"
+        )
+    with _lock:
+        if _gpu is None:
+            _gpu = Gpu()
+    return _gpu
+
+
+def is_initialized() -> bool:
+    return _gpu is not None
+
+
+def in_bad_fork() -> bool:
+    return _forked
+
+
+def _after_fork() -> None:
+    """A child must not touch the parent's device: the driver's threads are not there and calls hang."""
+    global _gpu, _forked, _lock
+    _lock = RLock()
+    if _gpu is not None:
+        _forked = True
+        # The parent's objects stay referenced: releasing them in the child would call into the driver.
+        _keep.append(_gpu)
+        _gpu.queue.lock = RLock()
+        _gpu.queue.dead = (
+            "Cannot re-initialize webgpu in forked subprocess. To use webgpu with multiprocessing, you must use the "
+            "'spawn' start method"
+        )
+        _gpu = None
+
+
+_keep: list[Gpu] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+__all__ = ["DeviceLost", "Gpu", "ffi", "gpu", "in_bad_fork", "is_initialized", "lib"]

@@ -1,0 +1,51 @@
+"""The cffi objects that wgpu-py loads, and how errors of direct calls become Python exceptions."""
+
+from contextlib import contextmanager
+
+from wgpu.backends.wgpu_native import ffi, lib
+from wgpu.backends.wgpu_native._api import error_handler
+
+NULL = ffi.NULL
+
+
+class DeviceError(RuntimeError):
+    """The adapter refused something; the message is the adapter's own."""
+
+
+class OutOfMemory(DeviceError):
+    """The adapter has no memory for a request."""
+
+
+class DeviceLost(DeviceError):
+    """The device is gone; nothing on it can be read again."""
+
+
+def text(value: str | bytes):
+    """A WGPUStringView and the bytes that keep it alive."""
+    data = ffi.new("char[]", value.encode() if isinstance(value, str) else value)
+    return ffi.new("WGPUStringView *", {"data": data, "length": len(data) - 1})[0], data
+
+
+_MEMORY_WORDS = ("not enough memory", "out of memory", "outofmemory", "exceeds the limit", "greater than the maximum")
+
+
+def classify(kind: str, message: str) -> DeviceError:
+    words = f"{kind} {message}".lower()
+    if any(w in words for w in _MEMORY_WORDS):
+        return OutOfMemory(message)
+    if "lost" in words:
+        return DeviceLost(message)
+    return DeviceError(message)
+
+
+@contextmanager
+def checked(what: str):
+    """Errors that wgpu-native reports inside this block are raised at its end."""
+    error_handler.capture(what)
+    error = None
+    try:
+        yield
+    finally:
+        error = error_handler.release(what)
+    if error is not None:
+        raise classify(error[0], f"{what}: {error[1]}")

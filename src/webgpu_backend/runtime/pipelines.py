@@ -1,0 +1,138 @@
+"""From a Program to a compiled pipeline: layouts by access pattern, trusted modules, readable WGSL errors."""
+
+import re
+
+from ..program import Caps, Program
+from .native import DeviceError, checked, ffi, lib, text
+
+PARAMS_GROUP = 1
+_STAGE = lib.WGPUShaderStage_Compute
+
+
+class Layout:
+    """A bind group layout and the bind groups made for it, by buffers."""
+
+    __slots__ = ("handle", "groups", "access")
+
+    def __init__(self, handle, access: str):
+        self.handle = handle
+        self.access = access
+        self.groups: dict[tuple, object] = {}
+
+
+class Pipeline:
+    __slots__ = ("handle", "layout", "immediate", "name", "program")
+
+    def __init__(self, handle, layout: Layout, immediate: bool, program: Program):
+        self.handle = handle
+        self.layout = layout
+        self.immediate = immediate  # parameters as immediates; else in the uniform ring
+        self.program = program
+        self.name = program.name
+
+
+class Pipelines:
+    def __init__(self, device, caps: Caps):
+        self.device = device
+        self.caps = caps
+        self.layouts: dict[str, Layout] = {}
+        self._pipeline_layouts: dict[tuple[str, int], object] = {}
+        self.compiled = 0
+        self.params_layout = self._bind_group_layout([(lib.WGPUBufferBindingType_Uniform, True)])
+
+    def layout(self, access: str) -> Layout:
+        found = self.layouts.get(access)
+        if found is None:
+            kinds = {"r": lib.WGPUBufferBindingType_ReadOnlyStorage, "w": lib.WGPUBufferBindingType_Storage}
+            found = self.layouts[access] = Layout(self._bind_group_layout([(kinds[a], False) for a in access]), access)
+        return found
+
+    def compile(self, program: Program) -> Pipeline:
+        layout = self.layout(program.access)
+        immediate = program.param_bytes <= self.caps.immediate_bytes
+        module = self._module(program, self.source(program))
+        entry, _keep1 = text("main")
+        label, _keep2 = text(program.name)
+        descriptor = ffi.new(
+            "WGPUComputePipelineDescriptor *",
+            {
+                "label": label,
+                "layout": self._pipeline_layout(program.access, program.param_bytes if immediate else -1),
+                "compute": {"module": module, "entryPoint": entry},
+            },
+        )
+        try:
+            with checked(f"pipeline {program.name}"):
+                handle = lib.wgpuDeviceCreateComputePipeline(self.device, descriptor)
+        finally:
+            lib.wgpuShaderModuleRelease(module)
+        self.compiled += 1
+        return Pipeline(handle, layout, immediate, program)
+
+    def source(self, program: Program) -> str:
+        """The program's text with the one line that says where its parameters are."""
+        if not program.param_bytes:
+            return program.wgsl
+        if program.param_bytes <= self.caps.immediate_bytes:
+            where = "var<immediate> p: P;\n"
+        else:
+            where = f"@group({PARAMS_GROUP}) @binding(0) var<uniform> p: P;\n"
+        head = re.match(r"(\s*enable [^;]+;)*\s*", program.wgsl).end()
+        return program.wgsl[:head] + where + program.wgsl[head:]
+
+    def _module(self, program: Program, source: str):
+        code, _keep = text(source)
+        chain = ffi.new("WGPUShaderSourceWGSL *", {"chain": {"sType": lib.WGPUSType_ShaderSourceWGSL}, "code": code})
+        label, _keep2 = text(program.name)
+        descriptor = ffi.new(
+            "WGPUShaderModuleDescriptor *", {"nextInChain": ffi.cast("WGPUChainedStruct *", chain), "label": label}
+        )
+        try:
+            with checked(f"WGSL of {program.name}"):
+                if program.trusted:
+                    return lib.wgpuDeviceCreateShaderModuleTrusted(self.device, descriptor, 0)
+                return lib.wgpuDeviceCreateShaderModule(self.device, descriptor)
+        except DeviceError as error:
+            raise DeviceError(f"{error}\n{_numbered(source, str(error))}") from None
+
+    def _bind_group_layout(self, kinds: list[tuple[int, bool]]):
+        entries = ffi.new("WGPUBindGroupLayoutEntry[]", len(kinds))
+        for i, (kind, dynamic) in enumerate(kinds):
+            entries[i].binding = i
+            entries[i].visibility = _STAGE
+            entries[i].buffer.type = kind
+            entries[i].buffer.hasDynamicOffset = dynamic
+        descriptor = ffi.new("WGPUBindGroupLayoutDescriptor *", {"entryCount": len(kinds), "entries": entries})
+        with checked("bind group layout"):
+            return lib.wgpuDeviceCreateBindGroupLayout(self.device, descriptor)
+
+    def _pipeline_layout(self, access: str, immediate_bytes: int):
+        """`immediate_bytes` is -1 where the parameters are in the uniform ring."""
+        key = (access, immediate_bytes)
+        found = self._pipeline_layouts.get(key)
+        if found is None:
+            groups = [self.layout(access).handle] + ([self.params_layout] if immediate_bytes < 0 else [])
+            array = ffi.new("WGPUBindGroupLayout[]", groups)
+            descriptor = ffi.new(
+                "WGPUPipelineLayoutDescriptor *",
+                {
+                    "bindGroupLayoutCount": len(groups),
+                    "bindGroupLayouts": array,
+                    "immediateSize": max(immediate_bytes, 0),
+                },
+            )
+            with checked("pipeline layout"):
+                found = lib.wgpuDeviceCreatePipelineLayout(self.device, descriptor)
+            self._pipeline_layouts[key] = found
+        return found
+
+
+def _numbered(source: str, message: str) -> str:
+    """The source around the line that the message names, numbered, with that line marked."""
+    at = re.search(r":(\d+):\d+", message)
+    lines = source.splitlines()
+    bad = int(at.group(1)) if at else 0
+    low, high = (max(bad - 6, 0), bad + 5) if bad else (0, 40)
+    return "\n".join(
+        f"{'>' if i == bad else ' '} {i:4} | {line}" for i, line in enumerate(lines[low:high], start=low + 1)
+    )

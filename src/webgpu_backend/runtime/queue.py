@@ -1,0 +1,318 @@
+"""One open compute pass per batch; dispatches, uploads and read-backs in the order they were asked for."""
+
+from threading import RLock
+
+from ..program import Caps, Dispatch, Program, Window
+from .buffers import Block, Pool
+from .native import NULL, DeviceError, DeviceLost, OutOfMemory, checked, classify, error_handler, ffi, lib
+from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
+
+# The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.
+FIRST_BATCH = 16
+LARGEST_BATCH = 256
+RING_SLOT = 256
+ARENA_BYTES = 1 << 20
+STAGING_BYTES = 32 << 20
+MAX_BIND_GROUPS = 16384
+
+_set_pipeline = lib.wgpuComputePassEncoderSetPipeline
+_set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
+_set_immediates = lib.wgpuComputePassEncoderSetImmediates
+_dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
+_write_buffer = lib.wgpuQueueWriteBuffer
+
+
+@ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
+def _mapped(status, message, userdata1, _userdata2):
+    ffi.cast("int *", userdata1)[0] = status
+
+
+class Queue:
+    def __init__(self, device, queue, caps: Caps, pool: Pool, pipelines: Pipelines):
+        self.device = device
+        self.queue = queue
+        self.caps = caps
+        self.pool = pool
+        self.pipelines = pipelines
+        self.compiled: dict[Program, Pipeline] = {}
+        self.lock = RLock()
+        self.encoder = None
+        self.pass_ = None
+        self.bound: Pipeline | None = None
+        self.bound_params: bytes | None = None
+        self.used: set[tuple] = set()
+        self.count = 0
+        self.limit = FIRST_BATCH
+        self.dispatches = 0
+        self.submits = 0
+        self.bind_groups_created = 0
+        self.bytes_uploaded = 0
+        self.bytes_read = 0
+        self.recording: list[Dispatch] | None = None
+        self.dead: str | None = None
+        self._bind_groups_live = 0
+        self._offset = ffi.new("uint32_t[1]")
+        self._command = ffi.new("WGPUCommandBuffer[1]")
+        self._status = ffi.new("int *")
+        self._map_info = ffi.new(
+            "WGPUBufferMapCallbackInfo *",
+            {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": _mapped, "userdata1": self._status},
+        )[0]
+        self._ring = bytearray(RING_SLOT * LARGEST_BATCH)
+        self._ring_used = 0
+        self._ring_block = None
+        self._ring_group = None
+        self._arena = None
+        self._arena_used = 0
+        self._staging: dict[int, object] = {}
+        pool.on_release = self._forget
+
+    # -- dispatches
+
+    def record(self, program: Program, buffers: tuple, params: bytes, grid: tuple[int, int, int]) -> None:
+        """Encodes one dispatch into the open batch. The caller has proved sizes, aliasing and limits."""
+        with self.lock:
+            pipeline = self.compiled.get(program)
+            if pipeline is None:
+                pipeline = self.compiled[program] = self.pipelines.compile(program)
+            groups = pipeline.layout.groups
+            group = groups.get(buffers)
+            if group is None:
+                group = self._bind(pipeline, buffers)
+            encoder = self.pass_
+            if encoder is None:
+                encoder = self._begin()
+            if pipeline is not self.bound:
+                _set_pipeline(encoder, pipeline.handle)
+                self.bound = pipeline
+                self.bound_params = None
+            _set_bind_group(encoder, 0, group, 0, NULL)
+            if params != self.bound_params:
+                if pipeline.immediate:
+                    if params:
+                        _set_immediates(encoder, 0, params, len(params))
+                else:
+                    self._set_uniform(encoder, params)
+                self.bound_params = params
+            _dispatch(encoder, *grid)
+            self.used.add(buffers)
+            if self.recording is not None:
+                self.recording.append(Dispatch(program, buffers, params, grid))
+            self.dispatches += 1
+            self.count += 1
+            if self.count >= self.limit:
+                self.flush()
+
+    def _begin(self):
+        if self.dead:
+            raise DeviceLost(self.dead)
+        if self.encoder is None:
+            self.encoder = lib.wgpuDeviceCreateCommandEncoder(self.device, NULL)
+        self.pass_ = lib.wgpuCommandEncoderBeginComputePass(self.encoder, NULL)
+        self.bound = None
+        return self.pass_
+
+    def _end_pass(self) -> None:
+        if self.pass_ is not None:
+            lib.wgpuComputePassEncoderEnd(self.pass_)
+            lib.wgpuComputePassEncoderRelease(self.pass_)
+            self.pass_ = None
+            self.bound = None
+
+    def _open_encoder(self):
+        """The batch's encoder, outside any pass."""
+        self._end_pass()
+        if self.dead:
+            raise DeviceLost(self.dead)
+        if self.encoder is None:
+            self.encoder = lib.wgpuDeviceCreateCommandEncoder(self.device, NULL)
+        return self.encoder
+
+    def _set_uniform(self, encoder, params: bytes) -> None:
+        if self._ring_group is None:
+            self._make_ring()
+        at = self._ring_used
+        self._ring[at : at + len(params)] = params
+        self._ring_used = at + RING_SLOT
+        self._offset[0] = at
+        _set_bind_group(encoder, PARAMS_GROUP, self._ring_group, 1, self._offset)
+
+    def _make_ring(self) -> None:
+        size = len(self._ring)
+        usage = lib.WGPUBufferUsage_Uniform | lib.WGPUBufferUsage_CopyDst
+        self._ring_block = Block(self.pool.create_buffer(size, usage), size, 0)
+        self._ring_group = self._create_group(self.pipelines.params_layout, (Window(self._ring_block, 0, RING_SLOT),))
+
+    def _bind(self, pipeline: Pipeline, buffers: tuple):
+        limit = self.caps.max_binding
+        for buffer in buffers:
+            if buffer.size > limit:
+                raise DeviceError(
+                    f"{pipeline.name}: a tensor of {buffer.size} bytes does not fit one binding "
+                    f"(the adapter's limit is {limit} bytes)"
+                )
+        if self._bind_groups_live >= MAX_BIND_GROUPS:
+            self._drop_groups(lambda key: True)
+        group = pipeline.layout.groups[buffers] = self._create_group(pipeline.layout.handle, buffers)
+        self._bind_groups_live += 1
+        self.bind_groups_created += 1
+        return group
+
+    def _create_group(self, layout, buffers: tuple):
+        entries = ffi.new("WGPUBindGroupEntry[]", len(buffers))
+        for i, buffer in enumerate(buffers):
+            entry = entries[i]
+            entry.binding = i
+            entry.size = buffer.size
+            if type(buffer) is Window:
+                entry.offset = buffer.offset
+                buffer = buffer.block
+            entry.buffer = buffer.handle
+        descriptor = ffi.new(
+            "WGPUBindGroupDescriptor *", {"layout": layout, "entryCount": len(buffers), "entries": entries}
+        )
+        with checked("bind group"):
+            return lib.wgpuDeviceCreateBindGroup(self.device, descriptor)
+
+    def _drop_groups(self, doomed) -> None:
+        for layout in self.pipelines.layouts.values():
+            for key in [k for k in layout.groups if doomed(k)]:
+                lib.wgpuBindGroupRelease(layout.groups.pop(key))
+                self._bind_groups_live -= 1
+
+    def _forget(self, blocks: list[Block]) -> None:
+        gone = set(blocks)
+        with self.lock:
+            self._drop_groups(lambda key: any((b.block if type(b) is Window else b) in gone for b in key))
+
+    # -- submitting and waiting
+
+    def flush(self) -> None:
+        """Submits what is recorded. A batch that fails validation is dropped whole, and raises."""
+        with self.lock:
+            if self.encoder is None:
+                return
+            self._end_pass()
+            encoder, self.encoder = self.encoder, None
+            batch, self.count = self.count, 0
+            self.used.clear()
+            self._arena_used = 0
+            self.limit = min(self.limit * 2, LARGEST_BATCH)
+            if self._ring_used:
+                _write_buffer(self.queue, self._ring_block.handle, 0, ffi.from_buffer(self._ring), self._ring_used)
+                self._ring_used = 0
+            error_handler.capture("batch")
+            command = lib.wgpuCommandEncoderFinish(encoder, NULL)
+            lib.wgpuCommandEncoderRelease(encoder)
+            error = error_handler.release("batch")
+            if error is not None:
+                raise classify(error[0], f"a batch of {batch} dispatches was refused: {error[1]}")
+            if self.dead:
+                raise DeviceLost(self.dead)
+            self._command[0] = command
+            error_handler.capture("submit")
+            lib.wgpuQueueSubmit(self.queue, 1, self._command)
+            lib.wgpuCommandBufferRelease(command)
+            error = error_handler.release("submit")
+            self.submits += 1
+            if error is not None:
+                raise classify(error[0], f"submitting {batch} dispatches: {error[1]}")
+
+    def synchronize(self) -> None:
+        with self.lock:
+            self.flush()
+            self._wait()
+
+    def _wait(self) -> None:
+        lib.wgpuDevicePoll(self.device, 1, NULL)
+        self.limit = FIRST_BATCH
+        if self.dead:
+            raise DeviceLost(self.dead)
+
+    # -- copies between host and device
+
+    def _is_used(self, block: Block) -> bool:
+        return any(block is (b.block if type(b) is Window else b) for key in self.used for b in key)
+
+    def write(self, block: Block, offset: int, pointer, nbytes: int) -> None:
+        """Host memory to a block, after everything recorded so far; offset and nbytes are multiples of four.
+
+        `write_buffer` runs before commands that are recorded but not submitted: it is used as it is where none of
+        those touches the block; a small write is staged inside the batch; a large one flushes first.
+        """
+        with self.lock:
+            if self.dead:
+                raise DeviceLost(self.dead)
+            self.bytes_uploaded += nbytes
+            if self.encoder is not None and self._is_used(block):
+                if nbytes <= ARENA_BYTES - self._arena_used:
+                    self._write_staged(block, offset, pointer, nbytes)
+                    return
+                self.flush()
+            data = ffi.cast("char *", pointer)
+            with checked(f"uploading {nbytes} bytes"):
+                for at in range(0, nbytes, STAGING_BYTES):
+                    part = min(STAGING_BYTES, nbytes - at)
+                    _write_buffer(self.queue, block.handle, offset + at, data + at, part)
+
+    def _write_staged(self, block: Block, offset: int, pointer, nbytes: int) -> None:
+        if self._arena is None:
+            usage = lib.WGPUBufferUsage_CopySrc | lib.WGPUBufferUsage_CopyDst
+            self._arena = self.pool.create_buffer(ARENA_BYTES, usage)
+        at = self._arena_used
+        self._arena_used = at + nbytes
+        _write_buffer(self.queue, self._arena, at, ffi.cast("void *", pointer), nbytes)
+        lib.wgpuCommandEncoderCopyBufferToBuffer(self._open_encoder(), self._arena, at, block.handle, offset, nbytes)
+
+    def copy(self, source: Block, source_offset: int, target: Block, target_offset: int, nbytes: int) -> None:
+        """Device to device, byte ranges that are multiples of four and do not overlap within one block."""
+        with self.lock:
+            encoder = self._open_encoder()
+            lib.wgpuCommandEncoderCopyBufferToBuffer(
+                encoder, source.handle, source_offset, target.handle, target_offset, nbytes
+            )
+            self.used.add((source, target))
+            self.count += 1
+
+    def clear(self, block: Block, offset: int, nbytes: int) -> None:
+        with self.lock:
+            lib.wgpuCommandEncoderClearBuffer(self._open_encoder(), block.handle, offset, nbytes)
+            self.used.add((block,))
+            self.count += 1
+
+    def read(self, block: Block, offset: int, pointer, nbytes: int) -> None:
+        """A block to host memory, after everything recorded so far. Offset is a multiple of four."""
+        with self.lock:
+            target = ffi.cast("char *", pointer)
+            for at in range(0, nbytes, STAGING_BYTES):
+                self._read_chunk(block, offset + at, target + at, min(STAGING_BYTES, nbytes - at))
+            self.bytes_read += nbytes
+
+    def _read_chunk(self, block: Block, offset: int, target, nbytes: int) -> None:
+        size = (nbytes + 3) & ~3
+        staging = self._staging_for(size)
+        encoder = self._open_encoder()
+        lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, block.handle, offset, staging, 0, size)
+        self.flush()
+        self._status[0] = 0
+        with checked(f"reading {nbytes} bytes"):
+            lib.wgpuBufferMapAsync(staging, lib.WGPUMapMode_Read, 0, size, self._map_info)
+            self._wait()
+        if self._status[0] != lib.WGPUMapAsyncStatus_Success:
+            raise DeviceError(f"reading {nbytes} bytes: mapping failed with status {self._status[0]}")
+        ffi.memmove(target, lib.wgpuBufferGetConstMappedRange(staging, 0, size), nbytes)
+        lib.wgpuBufferUnmap(staging)
+
+    def _staging_for(self, size: int):
+        wanted = 4096
+        while wanted < size:
+            wanted *= 8
+        wanted = min(wanted, STAGING_BYTES)
+        found = self._staging.get(wanted)
+        if found is None:
+            usage = lib.WGPUBufferUsage_MapRead | lib.WGPUBufferUsage_CopyDst
+            found = self._staging[wanted] = self.pool.create_buffer(wanted, usage)
+        return found
+
+
+__all__ = ["Queue", "OutOfMemory"]

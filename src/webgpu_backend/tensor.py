@@ -1,0 +1,216 @@
+"""Real `at::Tensor`s on the device, from pure Python.
+
+A storage is made through a DLPack capsule (kDLExtDev); its data pointer encodes the lease's slot in the pool, and the
+lease itself hangs on the storage object, so memory returns to the pool when the last view dies. Every private name
+of torch that this rests on is in this file or in `frontend/device.py`.
+"""
+
+import ctypes
+import struct
+import threading
+
+import torch
+
+from . import dtypes
+from .kernels.layout import View, contiguous_strides
+from .runtime.buffers import Block, Lease, size_class
+from .runtime.gpu import gpu
+from .runtime.native import OutOfMemory
+
+NAME = "webgpu"
+DEVICE: torch.device  # set by frontend.device
+
+_SLOT_BITS = 40  # data_ptr() >> 40 is the slot; the rest is the byte offset within the storage
+_DL_CODES = {
+    torch.float32: (2, 32), torch.float64: (2, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16),
+    torch.bool: (6, 8), torch.uint8: (1, 8), torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32),
+    torch.int64: (0, 64), torch.uint16: (1, 16), torch.uint32: (1, 32), torch.uint64: (1, 64),
+    torch.complex32: (5, 32), torch.complex64: (5, 64), torch.complex128: (5, 128),
+    torch.float8_e4m3fn: (10, 8), torch.float8_e5m2: (12, 8),
+}  # fmt: skip
+DTYPES: dict[torch.dtype, dtypes.DType] = {getattr(torch, name): d for name, d in dtypes.ALL.items()}
+TORCH_DTYPE: dict[str, torch.dtype] = {name: getattr(torch, name) for name in dtypes.ALL}
+
+_from_dlpack = torch._C._from_dlpack
+_capsule_new = ctypes.PyDLL(None).PyCapsule_New
+_capsule_new.restype = ctypes.py_object
+_CAPSULE_NAME = ctypes.c_char_p(b"dltensor")
+_NULL = ctypes.c_void_p(None)
+_HEAD = struct.Struct("<iBBH")
+_U64 = struct.Struct("<Q")
+_MAX_DIMS = 64
+_SHAPE_AT = 64
+_STRIDES_AT = _SHAPE_AT + 8 * _MAX_DIMS
+_reinterpret = torch._C._dynamo.guards._reinterpret_tensor
+
+
+class _Capsules(threading.local):
+    """A DLManagedTensor per thread, rewritten for each tensor.
+
+    It is never freed: torch reads its (null) deleter when a storage dies, long after the thread may have gone.
+    """
+
+    keep: list = []
+
+    def __init__(self):
+        self.memory = bytearray(_STRIDES_AT + 8 * _MAX_DIMS)
+        c = (ctypes.c_char * len(self.memory)).from_buffer(self.memory)
+        self.keep.append(c)
+        base = ctypes.addressof(c)
+        self.pointer = ctypes.c_void_p(base)
+        # data, device (12 = kDLExtDev, 0), ndim/code/bits/lanes, shape*, strides*, byte_offset, context, deleter
+        struct.pack_into(
+            "<QiiiBBHQQQQQ", self.memory, 0, 0, 12, 0, 0, 0, 0, 1, base + _SHAPE_AT, base + _STRIDES_AT, 0, 0, 0
+        )
+
+
+_capsules = _Capsules()
+
+
+class Meta:
+    """What a tensor to be made looks like, packed for DLPack once and reused by every call of a plan."""
+
+    __slots__ = ("sizes", "strides", "dtype", "nbytes", "block_size", "head", "shape_bytes", "stride_bytes", "end")
+
+    def __init__(self, sizes, strides, dtype: torch.dtype):
+        if dtype not in _DL_CODES:
+            raise TypeError(f"webgpu: tensors of dtype {dtype} are not supported")
+        n = len(sizes)
+        code, bits = _DL_CODES[dtype]
+        self.sizes = tuple(sizes)
+        self.strides = tuple(strides)
+        self.dtype = dtype
+        elements = 0 if 0 in self.sizes else 1 + sum((s - 1) * st for s, st in zip(sizes, strides))
+        self.nbytes = elements * bits // 8
+        self.block_size = size_class(self.nbytes)
+        self.head = _HEAD.pack(n, code, bits, 1)
+        self.shape_bytes = struct.pack(f"<{n}q", *sizes)
+        self.stride_bytes = struct.pack(f"<{n}q", *strides)
+        self.end = 8 * n
+
+
+def new(meta: Meta) -> torch.Tensor:
+    """An uninitialised tensor on the device."""
+    try:
+        pool = _pool
+    except NameError:
+        pool = _connect()
+    try:
+        lease = pool.take(meta.nbytes, meta.block_size)
+    except OutOfMemory as error:
+        raise out_of_memory(meta.nbytes, error) from None
+    c = _capsules
+    memory = c.memory
+    _U64.pack_into(memory, 0, lease.slot << _SLOT_BITS)
+    memory[16:24] = meta.head
+    end = meta.end
+    memory[_SHAPE_AT : _SHAPE_AT + end] = meta.shape_bytes
+    memory[_STRIDES_AT : _STRIDES_AT + end] = meta.stride_bytes
+    tensor = _from_dlpack(_capsule_new(c.pointer, _CAPSULE_NAME, _NULL))
+    tensor.untyped_storage()._lease = lease
+    return tensor
+
+
+def _connect():
+    """Binds the hot path to the device's pool, at first use."""
+    global _pool, _blocks
+    _pool = gpu().pool
+    _blocks = _pool.blocks
+    return _pool
+
+
+def disconnect() -> None:
+    """Forgets the pool (a forked child must ask for the device again, and be refused)."""
+    global _pool, _blocks
+    for name in ("_pool", "_blocks"):
+        globals().pop(name, None)
+
+
+def out_of_memory(nbytes: int, error: Exception) -> torch.OutOfMemoryError:
+    pool = gpu().pool
+    return torch.OutOfMemoryError(
+        f"webgpu out of memory. Tried to allocate {_mib(nbytes)}. Of the memory in use, {_mib(pool.bytes_live)} is "
+        f"allocated by tensors and {_mib(pool.bytes_pooled)} is pooled but free. The adapter says: {error}"
+    )
+
+
+def _mib(nbytes: int) -> str:
+    return f"{nbytes / 2**20:.2f} MiB" if nbytes >= 1 << 20 else f"{nbytes} bytes"
+
+
+_metas: dict[tuple, Meta] = {}
+
+
+def meta(sizes, strides, dtype: torch.dtype) -> Meta:
+    key = (tuple(sizes), None if strides is None else tuple(strides), dtype)
+    found = _metas.get(key)
+    if found is None:
+        if len(_metas) > 8192:
+            _metas.clear()
+        found = Meta(key[0], contiguous_strides(key[0]) if strides is None else key[1], dtype)
+        _metas[key] = found
+    return found
+
+
+def empty(sizes, dtype: torch.dtype, strides=None) -> torch.Tensor:
+    return new(meta(sizes, strides, dtype))
+
+
+def block_of(tensor: torch.Tensor) -> Block:
+    """The block under a tensor that has elements."""
+    return _blocks[tensor.data_ptr() >> _SLOT_BITS]
+
+
+def lease_of(storage: torch.UntypedStorage) -> Lease:
+    return storage._lease
+
+
+def dtype_of(tensor: torch.Tensor) -> dtypes.DType:
+    try:
+        return DTYPES[tensor.dtype]
+    except KeyError:
+        raise dtypes.Unsupported(f"webgpu: no kernels for dtype {tensor.dtype}") from None
+
+
+def view_of(tensor: torch.Tensor) -> View:
+    return View(dtype_of(tensor), tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+
+
+def owns_tail(tensor: torch.Tensor) -> bool:
+    """No other element of the storage comes after this view: the padding behind it may be written."""
+    last = tensor.storage_offset()
+    for s, st in zip(tensor.shape, tensor.stride()):
+        last += (s - 1) * st
+    return (last + 1) * tensor.element_size() >= tensor.untyped_storage().nbytes()
+
+
+def as_strided(tensor: torch.Tensor, size, stride, storage_offset=None) -> torch.Tensor:
+    """A view of the same storage, bounds checked as torch does."""
+    own = tensor.storage_offset()
+    offset = own if storage_offset is None else storage_offset
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"mismatch in length of strides and shape: got {len(size)} sizes and {len(stride)} strides"
+        )
+    if any(st < 0 for st in stride):
+        raise RuntimeError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
+        )
+    if 0 not in size:
+        need = 1 + offset
+        for s, st in zip(size, stride):
+            if s < 0:
+                raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(size)}")
+            need += (s - 1) * st
+        item = tensor.element_size()
+        have = tensor.untyped_storage().nbytes()
+        if need * item > have or offset < 0:
+            raise RuntimeError(
+                f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {item} "
+                f"requiring a storage size of {need * item} are out of bounds for storage of size {have}"
+            )
+    return _reinterpret(tensor, size, stride, offset - own)
+
+
+def is_ours(x) -> bool:
+    return isinstance(x, torch.Tensor) and x.device.type == NAME
