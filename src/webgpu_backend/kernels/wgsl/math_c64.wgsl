@@ -156,9 +156,12 @@ fn c64_expm1(a: vec2<f32>) -> vec2<f32> {
   return vec2<f32>(f32_expm1(a.x) * f32_cos(a.y) - 2.0 * s * s, f32_exp(a.x) * f32_sin(a.y));
 }
 
-// h^2 + l^2 - 1 for h in [0.5, 1.5] and l <= h, accurate to 2^-36 where it cancels: the leading halves of h and l have
-// 12 bits, so their squares and the first sum are exact.
+// h^2 + l^2 - 1 for h in [0.5, 1.5] and l <= h, accurate to 2^-34 where it cancels: the leading halves of h and l have
+// 12 bits, so their squares and the first sum are exact. With a small l the plain form loses less.
 fn c64_norm_minus_one(h: f32, l: f32) -> f32 {
+  if (l < 0.03) {
+    return (h - 1.0) * (h + 1.0) + l * l;
+  }
   let h1 = f32_head(h);
   let h2 = h - h1;
   let l1 = f32_head(l);
