@@ -1,16 +1,16 @@
 """Where torch and the device meet: registration, views, fallback, the `torch.webgpu` module."""
 
 import importlib
-
-_FAMILIES = ("pointwise", "copy")
+import pkgutil
 
 
 def install() -> None:
     """Registers the device and the operator table. Touches no adapter: that waits for the first tensor."""
+    from .. import ops
     from . import device, dispatch, views
 
-    for family in _FAMILIES:
-        importlib.import_module(f"..ops.{family}", __package__)
+    for module in pkgutil.iter_modules(ops.__path__):
+        importlib.import_module(f"{ops.__name__}.{module.name}")
     device.register()
     views.patch_storage()
     dispatch.register()

@@ -114,14 +114,16 @@ def convert(text: str, source: str, target: str) -> str:
         ("i32", "u64"): "i64_from_i32", ("u32", "u64"): "i64_from_u32", ("f32", "u64"): "u64_from_f32",
         ("i64", "f32"): "i64_to_f32", ("u64", "f32"): "u64_to_f32",
         ("n64", "f32"): "n64_to_f32", ("nu64", "f32"): "f32",
-        ("f32", "n64"): "n64_from_f32", ("f32", "nu64"): "u64",
-        ("i32", "n64"): "i64", ("u32", "n64"): "i64", ("i32", "nu64"): "u64", ("u32", "nu64"): "u64",
+        ("f32", "n64"): "n64_from_f32",
+        ("i32", "n64"): "i64", ("u32", "n64"): "i64", ("u32", "nu64"): "u64",
         ("n64", "i32"): "i32", ("n64", "u32"): "u32", ("nu64", "i32"): "i32", ("nu64", "u32"): "u32",
         ("n64", "nu64"): "u64", ("nu64", "n64"): "i64",
         ("n64", "f64"): "f64", ("f64", "n64"): "i64", ("nu64", "f64"): "f64", ("f64", "nu64"): "u64",
     }  # fmt: skip
     if (source, target) in direct:
         return f"{direct[source, target]}({text})"
+    if target == "nu64" and source in ("f32", "i32"):
+        return f"u64({convert(text, source, 'n64')})"
     if {source, target} == {"i64", "u64"}:
         return text
     if source in ("i64", "u64") and target in ("i32", "u32"):

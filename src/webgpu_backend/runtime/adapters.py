@@ -1,9 +1,12 @@
 """Which adapter is used, why, and what its device is asked for."""
 
+import logging
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import wgpu
+from wgpu.backends.wgpu_native.extras import set_instance_extras
 
 from .. import env
 from ..program import Caps
@@ -45,8 +48,18 @@ class Choice:
     reason: str
 
 
+@cache
+def _instance() -> None:
+    """Vulkan, Metal and D3D12 only: probing OpenGL prints to stderr and finds the same adapters again."""
+    try:
+        set_instance_extras(backends=["Primary"])
+    except RuntimeError:  # another user of wgpu in this process made the instance first
+        logging.getLogger(__name__).debug("wgpu instance exists already; its backends stay as they are")
+
+
 def enumerate_adapters() -> list[Any]:
     """Every adapter, best first, without the OpenGL twins of Vulkan ones."""
+    _instance()
     adapters = list(wgpu.gpu.enumerate_adapters_sync())
     modern = [a for a in adapters if a.info["backend_type"] != "OpenGL"] or adapters
     return sorted(modern, key=lambda a: _ORDER.get(a.info["adapter_type"], 3))

@@ -4,10 +4,8 @@ import os
 from threading import RLock
 from typing import Any
 
-from ..program import Caps
 from . import adapters
 from .buffers import Pool
-from .native import DeviceLost, ffi, lib
 from .pipelines import Pipelines
 from .queue import Queue
 
@@ -29,10 +27,6 @@ class Gpu:
         self.pool = Pool(handle, self.caps.max_buffer)
         self.pipelines = Pipelines(handle, self.caps)
         self.queue = Queue(handle, self.device.queue._internal, self.caps, self.pool, self.pipelines)
-
-    @property
-    def caps_(self) -> Caps:
-        return self.caps
 
 
 def gpu() -> Gpu:
@@ -78,5 +72,3 @@ def _after_fork() -> None:
 _keep: list[Gpu] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-__all__ = ["DeviceLost", "Gpu", "ffi", "gpu", "in_bad_fork", "is_initialized", "lib"]

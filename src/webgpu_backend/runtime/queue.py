@@ -4,7 +4,7 @@ from threading import RLock
 
 from ..program import Caps, Dispatch, Program, Window
 from .buffers import Block, Pool
-from .native import NULL, DeviceError, DeviceLost, OutOfMemory, checked, classify, error_handler, ffi, lib
+from .native import NULL, DeviceError, DeviceLost, checked, classify, error_handler, ffi, lib
 from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
 
 # The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.
@@ -314,5 +314,3 @@ class Queue:
             found = self._staging[wanted] = self.pool.create_buffer(wanted, usage)
         return found
 
-
-__all__ = ["Queue", "OutOfMemory"]

@@ -14,6 +14,18 @@ fn c64_mul(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
   return vec2<f32>(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
+// x / y where y may be close to overflow: WGSL asks nothing of division by more than 2^126, and some GPUs give 0.
+fn c64_ratio(x: f32, y: f32) -> f32 {
+  let scale = select(1.0, 0x1p-32f, abs(y) > 0x1p100f);
+  return (x * scale) / (y * scale);
+}
+
+// 1 / x likewise; flushed to 0 only where the result itself is too small.
+fn c64_inverse(x: f32) -> f32 {
+  let scale = select(1.0, 0x1p-32f, abs(x) > 0x1p100f);
+  return (1.0 / (x * scale)) * scale;
+}
+
 // Smith's scaled division, step by step as torch, so that overflow and NaN come at the same operands.
 fn c64_div(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
   let c = abs(b.x);
@@ -22,12 +34,12 @@ fn c64_div(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     return vec2<f32>(c64_div_zero(a.x), c64_div_zero(a.y));
   }
   if (c >= d) {
-    let ratio = b.y / b.x;
-    let scale = 1.0 / (b.x + b.y * ratio);
+    let ratio = c64_ratio(b.y, b.x);
+    let scale = c64_inverse(b.x + b.y * ratio);
     return vec2<f32>((a.x + a.y * ratio) * scale, (a.y - a.x * ratio) * scale);
   }
-  let ratio = b.x / b.y;
-  let scale = 1.0 / (b.y + b.x * ratio);
+  let ratio = c64_ratio(b.x, b.y);
+  let scale = c64_inverse(b.y + b.x * ratio);
   return vec2<f32>((a.x * ratio + a.y) * scale, (a.y * ratio - a.x) * scale);
 }
 
@@ -69,12 +81,12 @@ fn c64_recip(a: vec2<f32>) -> vec2<f32> {
     return vec2<f32>(f32_inf(), f32_nan());
   }
   if (c >= d) {
-    let ratio = a.y / a.x;
-    let scale = 1.0 / (a.x + a.y * ratio);
+    let ratio = c64_ratio(a.y, a.x);
+    let scale = c64_inverse(a.x + a.y * ratio);
     return vec2<f32>(scale, c64_unsigned_zero(-ratio) * scale);
   }
-  let ratio = a.x / a.y;
-  let scale = 1.0 / (a.y + a.x * ratio);
+  let ratio = c64_ratio(a.x, a.y);
+  let scale = c64_inverse(a.y + a.x * ratio);
   return vec2<f32>(c64_unsigned_zero(ratio) * scale, -scale);
 }
 
@@ -105,7 +117,7 @@ fn c64_to_bool(a: vec2<f32>) -> bool {
 
 fn c64_sgn(a: vec2<f32>) -> vec2<f32> {
   let r = c64_abs(a);
-  return select(a / r, vec2<f32>(0.0, 0.0), r == 0.0);
+  return select(vec2<f32>(c64_ratio(a.x, r), c64_ratio(a.y, r)), vec2<f32>(0.0, 0.0), r == 0.0);
 }
 
 // The product with i and with -i, without the NaN that a multiplication by 0 would bring.
@@ -187,7 +199,7 @@ fn c64_log_abs(a: vec2<f32>) -> f32 {
   if (h > 0.5 && h < 1.5) {
     return 0.5 * f32_log1p(c64_norm_minus_one(h, l));
   }
-  let ratio = l / h;
+  let ratio = c64_ratio(l, h);
   return f32_log(h) + 0.5 * f32_log1p(ratio * ratio);
 }
 
