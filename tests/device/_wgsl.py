@@ -129,3 +129,10 @@ def call(expression: str, result: str, *arguments: tuple[str, np.ndarray]) -> np
 
 def has_int64() -> bool:
     return "shader-int64" in device().features
+
+
+@functools.cache
+def keeps_denormals() -> bool:
+    """WebGPU allows flushing to zero; most GPUs do, the software driver does not."""
+    tiny = np.array([1e-40], np.float32)
+    return bool(call("a * b", "f32", ("f32", tiny), ("f32", np.ones(1, np.float32))).view(np.float32)[0] != 0)

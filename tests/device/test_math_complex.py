@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.device._wgsl import call
+from tests.device._wgsl import call, keeps_denormals
 
 N = 10000
 ULP = 2.0**-24
@@ -27,7 +27,15 @@ PARTS = [0.0, 1.0, 0.5, 2.0, 3.0, 50.0, 89.0, 100.0, 1e-20, 1e20, 3e38, 1e-40, n
 PARTS = np.array([*PARTS, *(-v for v in PARTS), np.nan], dtype=np.float32)
 
 
+def flush(x: np.ndarray) -> np.ndarray:
+    """What the adapter sees or gives: denormals, unless it keeps them, are zeros of the same sign."""
+    if keeps_denormals():
+        return x
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
+
+
 def grid(parts: np.ndarray) -> np.ndarray:
+    parts = parts[np.isnan(parts) | (flush(parts) == parts)]
     x, y = np.meshgrid(parts, parts)
     return np.stack([x.ravel(), y.ravel()], 1).view(np.complex64).ravel()
 
@@ -66,6 +74,7 @@ def kind(x: np.ndarray, signed: bool = True) -> np.ndarray:
 
 
 def check_special(z: tuple[np.ndarray, ...], got: np.ndarray, want: np.ndarray) -> None:
+    got, want = flush(got), flush(want)
     finite = np.isfinite(got) & np.isfinite(want)
     with np.errstate(all="ignore"):
         bad = (kind(got) != kind(want)) | (finite & ~np.isclose(got, want, rtol=1e-5, atol=1e-37))

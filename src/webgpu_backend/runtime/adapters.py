@@ -1,6 +1,7 @@
 """Which adapter is used, why, and what its device is asked for."""
 
 import logging
+import os
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -50,7 +51,9 @@ class Choice:
 
 @cache
 def _instance() -> None:
-    """Vulkan, Metal and D3D12 only: probing OpenGL prints to stderr and finds the same adapters again."""
+    """Vulkan, Metal and D3D12 only: OpenGL would list the same adapters again."""
+    # Mesa's device-select layer orders adapters, which choose() does, and complains on stderr without a display.
+    os.environ.setdefault("NODEVICE_SELECT", "1")
     try:
         set_instance_extras(backends=["Primary"])
     except RuntimeError:  # another user of wgpu in this process made the instance first
