@@ -20,9 +20,10 @@ def register() -> None:
     _libraries.extend((library, rest))
     for entry in POINTWISE.values():
         register_pointwise(library, entry)
-    for name, entry in CUSTOM.items():
-        overload = overload_named(name)
-        library.impl(overload, _guarded(overload, entry.call), "PrivateUse1")
+    for entry in CUSTOM.values():
+        overload = overload_named(entry.overload)
+        guard = _guarded if entry.key == "PrivateUse1" else _guarded_composite
+        library.impl(overload, guard(overload, entry.call), entry.key)
     rest.fallback(fallback.boxed, "PrivateUse1")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
@@ -44,6 +45,21 @@ def _guarded(overload, call):
             return call(*args, **kwargs)
         except Unsupported:
             return fallback.boxed(overload, *args, **kwargs)
+
+    return kernel
+
+
+def _guarded_composite(overload, call):
+    """Above autograd, what a kernel refuses is torch's own composite: the CPU tier would lose the gradient."""
+
+    def kernel(*args, **kwargs):
+        try:
+            return call(*args, **kwargs)
+        except Unsupported:
+            result = overload.decompose(*args, **kwargs)
+            if result is NotImplemented:
+                raise
+            return result
 
     return kernel
 

@@ -3,6 +3,8 @@
 import threading
 import warnings
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -19,6 +21,7 @@ _decomposed: Counter[str] = Counter()
 _warned: set[str] = set()
 _active = threading.local()
 mode = env.FALLBACK
+_permitted: frozenset[str] = frozenset()  # may use the CPU, whatever the mode
 
 # Decompositions that are wrong for this device, or slower than what they replace.
 DENIED: set[str] = set()
@@ -39,6 +42,27 @@ def reset_fallbacks() -> None:
     _decomposed.clear()
 
 
+@contextmanager
+def allow(*names: str):
+    """Lets the named operators (`aten::x`, any overload) use the CPU where WEBGPU_FALLBACK=error forbids it."""
+    global _permitted
+    before = _permitted
+    _permitted = before | set(names)
+    try:
+        yield
+    finally:
+        _permitted = before
+
+
+def named(name: str, among: Iterable[str]) -> bool:
+    """Whether a list names an operator, with or without its overload."""
+    return name in among or name.partition(".")[0] in among
+
+
+def _forbidden(op) -> bool:
+    return mode == "error" and not named(op.name(), _permitted)
+
+
 class FallbackError(NotImplementedError):
     """WEBGPU_FALLBACK=error and an operator has no device kernel."""
 
@@ -51,7 +75,7 @@ def boxed(op, *args, **kwargs):
         try:
             result = _decompose(op, args, kwargs)
         except (Unsupported, FallbackError) as error:
-            if mode == "error" and isinstance(error, FallbackError):
+            if isinstance(error, FallbackError) and _forbidden(op):
                 raise
             result = NotImplemented
         finally:
@@ -142,7 +166,7 @@ def on_cpu(op, *args, **kwargs):
     """Copies to the host, runs torch's CPU kernel, copies back. Never silent unless asked to be."""
     name = op.name()
     devices = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.device)]
-    if mode == "error":
+    if _forbidden(op):
         raise FallbackError(
             f"webgpu: {name} has no device kernel for {_describe(args, kwargs)} and WEBGPU_FALLBACK=error forbids the CPU"
         )

@@ -23,10 +23,11 @@ class Custom:
 
     overload: str
     call: Callable
+    key: str = "PrivateUse1"  # the dispatch key; AutogradPrivateUse1 for composites whose gradient is ours
 
 
 POINTWISE: dict[str, Pointwise] = {}
-CUSTOM: dict[str, Custom] = {}
+CUSTOM: dict[tuple[str, str], Custom] = {}  # by overload and dispatch key
 _LETTERS = "abcdefgh"
 
 
@@ -61,14 +62,18 @@ def ternary(aten: str, source: str, **rest) -> None:
     _enter(aten, source, 3, **rest)
 
 
-def custom(*overloads: str):
-    """Registers a function as the kernel of aten overloads, spelt `mm` or `sum.dim_IntList`."""
+def custom(*overloads: str, key: str = "PrivateUse1"):
+    """Registers a function as the kernel of aten overloads, spelt `mm` or `sum.dim_IntList`.
+
+    At `key="AutogradPrivateUse1"` the function sees tensors that require grad: it is made of differentiable calls or
+    an `autograd.Function`, and what it refuses goes to torch's composite kernel.
+    """
 
     def register(function: Callable) -> Callable:
         for overload in overloads:
-            if overload in CUSTOM:
-                raise ValueError(f"{overload} is in the table already")
-            CUSTOM[overload] = Custom(overload, function)
+            if (overload, key) in CUSTOM:
+                raise ValueError(f"{overload} is in the table already for {key}")
+            CUSTOM[overload, key] = Custom(overload, function, key)
         return function
 
     return register
