@@ -125,7 +125,7 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
                     if n_in == 1:
                         return plain.unary(*tensors)
             if inplace:
-                return runner.call_into(tensors, numbers, (tensors[0],), inplace=True)
+                return runner.inplace(tensors, numbers)
             if outs:
                 return runner.call_into(tensors, numbers, targets)
             return runner.call(tensors, numbers)
@@ -133,6 +133,22 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
             if outs:
                 kwargs.update(zip(outs, targets))
             return fallback.boxed(overload, *args, **kwargs)
+
+    if plain is not None and not written and n_in == 2:
+        return _default_scalars(plain.binary, kernel)
+    return kernel
+
+
+def _default_scalars(binary, general):
+    """torch leaves out arguments that are at their defaults: then there is nothing to sort."""
+
+    def kernel(a, b, *args, **kwargs):
+        if args or kwargs:
+            return general(a, b, *args, **kwargs)
+        try:
+            return binary(a, b)
+        except Unsupported:
+            return general(a, b)
 
     return kernel
 

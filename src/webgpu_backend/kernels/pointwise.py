@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from struct import pack, unpack
+from struct import Struct, pack
 
 from ..dtypes import ALL, DType, carrier
 from ..program import Caps, Program
@@ -237,38 +237,39 @@ def _scalar_text(name: str, carrier_: str) -> str:
     return f"p.{name}"
 
 
-def pack_scalar(value, carrier_: str) -> bytes:
-    """A Python number as the parameter words of a carrier."""
-    if carrier_ == "f32":
-        return _pack_f32(float(value))
-    if carrier_ == "i32":
-        return pack("<I", int(value) & 0xFFFFFFFF)
-    if carrier_ in ("u32", "bool"):
-        return pack("<I", (int(value) if carrier_ == "u32" else int(bool(value))) & 0xFFFFFFFF)
-    if carrier_ in ("i64", "n64", "u64", "nu64"):
-        return pack("<Q", int(value) & 0xFFFFFFFFFFFFFFFF)
-    if carrier_ == "c64":
-        value = complex(value)
-        return _pack_f32(value.real) + _pack_f32(value.imag)
-    if carrier_ == "f64":
-        rest, words = float(value), b""
-        for _ in range(3):
-            part = _round_f32(rest)
-            words += _pack_f32(part)
-            rest = rest - part if part - part == 0.0 else 0.0
-        return words
-    raise TypeError(f"no parameter of carrier {carrier_}")
-
-
-def _pack_f32(value: float) -> bytes:
+def _pack_f32(value) -> bytes:
     try:
-        return pack("<f", value)
+        return _F32.pack(value)
     except OverflowError:
-        return pack("<f", float("inf") if value > 0 else float("-inf"))
+        return _F32.pack(float("inf") if value > 0 else float("-inf"))
 
 
-def _round_f32(value: float) -> float:
-    return unpack("<f", _pack_f32(value))[0]
+def _pack_c64(value) -> bytes:
+    value = complex(value)
+    return _pack_f32(value.real) + _pack_f32(value.imag)
+
+
+def _pack_f64(value) -> bytes:
+    rest, words = float(value), b""
+    for _ in range(3):
+        word = _pack_f32(rest)
+        part = _F32.unpack(word)[0]
+        words += word
+        rest = rest - part if part - part == 0.0 else 0.0
+    return words
+
+
+_F32, _U32, _U64 = Struct("<f"), Struct("<I"), Struct("<Q")
+PACKERS = {
+    "f32": _pack_f32,
+    "i32": lambda v: _U32.pack(int(v) & 0xFFFFFFFF),
+    "u32": lambda v: _U32.pack(int(v) & 0xFFFFFFFF),
+    "bool": lambda v: _U32.pack(bool(v)),
+    "c64": _pack_c64,
+    "f64": _pack_f64,
+    **dict.fromkeys(("i64", "n64", "u64", "nu64"), lambda v: _U64.pack(int(v) & 0xFFFFFFFFFFFFFFFF)),
+}
+"""By carrier: a Python number as parameter words."""
 
 
 def _main(names, dtypes, modes, n_in, rank, inner4, operand_types, result_types, var_of, outs, caps) -> list[str]:

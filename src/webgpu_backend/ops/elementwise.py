@@ -13,7 +13,6 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import pointwise
 from ..kernels.layout import View, contiguous_strides, numel
-from ..kernels.pointwise import pack_scalar
 from ..runtime.gpu import gpu
 from .table import Pointwise
 
@@ -33,7 +32,7 @@ _MAX_PLANS = 16384
 class Call:
     """A planned call: everything but the buffers and the scalars' values."""
 
-    __slots__ = ("program", "params", "grid", "bindings", "carriers", "metas", "empty", "dtypes")
+    __slots__ = ("program", "params", "grid", "bindings", "packers", "metas", "empty")
 
     def __init__(self, kernel, metas, empty):
         self.metas = metas
@@ -43,7 +42,7 @@ class Call:
             self.params = kernel.params
             self.grid = kernel.grid
             self.bindings = kernel.bindings
-            self.carriers = kernel.scalar_carriers
+            self.packers = [pointwise.PACKERS[c] for c in kernel.scalar_carriers]
 
 
 def _key(x):
@@ -64,7 +63,7 @@ class Elementwise:
         self.plans: dict[tuple, Call] = {}
         self.aten = entry.aten
 
-    # The two common cases are spelt out: a loop over arguments costs as much again as the look-up.
+    # The common cases are spelt out: a loop over arguments costs as much again as the look-up.
 
     def unary(self, a):
         key = (a.dtype, a.shape, a.stride(), a.storage_offset())
@@ -72,35 +71,74 @@ class Elementwise:
         if call is None:
             call = self._plan(key, (a,))
         out = T.new(call.metas[0])
-        if call.empty:
-            return out
-        blocks = T._blocks
-        _record(call.program, (blocks[a.data_ptr() >> 40], blocks[out.data_ptr() >> 40]), call.params, call.grid)
+        if not call.empty:
+            blocks = T._blocks
+            _record(call.program, (blocks[a.data_ptr() >> 40], blocks[out.data_ptr() >> 40]), call.params, call.grid)
         return out
 
     def binary(self, a, b):
-        if b.__class__ in _NUMBERS or a.__class__ in _NUMBERS:
+        if a.__class__ in _NUMBERS or a.is_cpu:
+            return self.call((a, b), ())
+        if b.__class__ in _NUMBERS:
+            key = (a.dtype, a.shape, a.stride(), a.storage_offset(), b.__class__)
+            call = self.plans.get(key)
+            if call is None:
+                call = self._plan(key, (a, b))
+            out = T.new(call.metas[0])
+            if not call.empty:
+                blocks = T._blocks
+                bound = (blocks[a.data_ptr() >> 40], blocks[out.data_ptr() >> 40])
+                _record(call.program, bound, call.params + call.packers[0](b), call.grid)
+            return out
+        if b.is_cpu:
             return self.call((a, b), ())
         key = (
             a.dtype, a.shape, a.stride(), a.storage_offset(),
-            b.dtype, b.shape, b.stride(), b.storage_offset(), a.is_cpu or b.is_cpu,
+            b.dtype, b.shape, b.stride(), b.storage_offset(),
         )  # fmt: skip
-        if key[8]:
-            return self.call((a, b), ())
         call = self.plans.get(key)
         if call is None:
             call = self._plan(key, (a, b))
         out = T.new(call.metas[0])
-        if call.empty:
-            return out
-        blocks = T._blocks
-        _record(
-            call.program,
-            (blocks[a.data_ptr() >> 40], blocks[b.data_ptr() >> 40], blocks[out.data_ptr() >> 40]),
-            call.params,
-            call.grid,
-        )
+        if not call.empty:
+            blocks = T._blocks
+            bound = (blocks[a.data_ptr() >> 40], blocks[b.data_ptr() >> 40], blocks[out.data_ptr() >> 40])
+            _record(call.program, bound, call.params, call.grid)
         return out
+
+    def inplace(self, inputs: tuple, scalars: tuple):
+        """Writes to the first input. Another input on its buffer takes the general way."""
+        a = inputs[0]
+        if not a.numel():
+            return self.call_into(inputs, scalars, (a,), inplace=True)
+        key = [a.dtype, a.shape, a.stride(), a.storage_offset(), a.untyped_storage().nbytes()]
+        blocks = T._blocks
+        block = blocks[a.data_ptr() >> 40]
+        bound, values = [], None
+        for x in inputs[1:]:
+            c = x.__class__
+            if c in _NUMBERS:
+                key.append(c)
+                values = [x] if values is None else [*values, x]
+            elif x.is_cpu or not x.numel():
+                return self.call_into(inputs, scalars, (a,), inplace=True)
+            else:
+                other = blocks[x.data_ptr() >> 40]
+                if other is block:
+                    return self.call_into(inputs, scalars, (a,), inplace=True)
+                bound.append(other)
+                key += (x.dtype, x.shape, x.stride(), x.storage_offset())
+        key = tuple(key)
+        call = self.plans.get(key)
+        if call is None:
+            call = self._plan_into(key, inputs, (a,), [0] + [None] * (len(inputs) - 1), inplace=True)
+        params = call.params
+        if call.packers:
+            for pack, value in zip(call.packers, scalars if values is None else (*values, *scalars)):
+                params += pack(value)
+        bound.append(block)
+        _record(call.program, tuple(bound), params, call.grid)
+        return a
 
     def call(self, inputs: tuple, scalars: tuple):
         """Functional: any inputs (tensors or numbers), scalar values in the entry's order."""
@@ -115,6 +153,25 @@ class Elementwise:
 
     def call_into(self, inputs: tuple, scalars: tuple, outs: tuple, inplace: bool = False):
         """In-place and out= : writes to existing tensors, resizing them where torch does."""
+        shape = self._fit(inputs, outs, inplace)
+        if 0 in shape:
+            self._check_cast(inputs, outs)
+            return outs[0] if len(outs) == 1 else outs
+        inputs, aliases = self._aliases(inputs, outs)
+        key = (
+            tuple([_key(x) for x in inputs]),
+            tuple([_key(o) for o in outs]),
+            tuple(aliases),
+            tuple([T.owns_tail(o) for o in outs]),
+        )
+        call = self.plans.get(key)
+        if call is None:
+            call = self._plan_into(key, inputs, outs, aliases, inplace)
+        self._run(call, inputs, outs, scalars)
+        return outs[0] if len(outs) == 1 else outs
+
+    def _fit(self, inputs, outs, inplace: bool) -> tuple[int, ...]:
+        """Outputs of the broadcast shape, or the error that torch gives."""
         shape = self._shape(inputs, outs)
         for out in outs:
             if tuple(out.shape) != shape:
@@ -123,27 +180,21 @@ class Elementwise:
                         f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(shape)}"
                     )
                 resize_output(out, shape)
+        return shape
+
+    def _plan_into(self, key, inputs, outs, aliases, inplace: bool) -> Call:
+        self._fit(inputs, outs, inplace)
         _check_overlap(outs)
-        key = (tuple([_key(x) for x in inputs]), tuple([_key(o) for o in outs]))
-        if 0 in shape:
-            self._check_cast(inputs, outs)
-            return outs[0] if len(outs) == 1 else outs
-        inputs, aliases = self._aliases(inputs, outs, shape)
-        key = (*key, tuple(aliases), tuple([T.owns_tail(o) for o in outs]))
-        call = self.plans.get(key)
-        if call is None:
-            self._check_cast(inputs, outs)
-            call = self._plan(key, inputs, outs, aliases)
-        self._run(call, inputs, outs, scalars)
-        return outs[0] if len(outs) == 1 else outs
+        self._check_cast(inputs, outs)
+        return self._plan(key, inputs, outs, aliases)
 
     def _run(self, call: Call, inputs, outs, scalars) -> None:
         params = call.params
-        if call.carriers:
+        if call.packers:
             values = [x.item() if isinstance(x, _Tensor) else x for x in inputs if _is_scalar(x)]
             values.extend(scalars)
-            for value, carrier in zip(values, call.carriers):
-                params += pack_scalar(value, carrier)
+            for pack, value in zip(call.packers, values):
+                params += pack(value)
         everything = inputs + outs
         blocks = T._blocks
         bound = tuple([blocks[everything[i].data_ptr() >> 40] for i in call.bindings])
@@ -215,7 +266,7 @@ class Elementwise:
         shapes = [x.shape for x in inputs if isinstance(x, _Tensor)]
         return broadcast_shape(shapes) if shapes else tuple(outs[0].shape)
 
-    def _aliases(self, inputs, outs, shape):
+    def _aliases(self, inputs, outs):
         """Inputs on an output's buffer: bound once where layouts agree, else copied first."""
         result, aliases = [], []
         for x in inputs:

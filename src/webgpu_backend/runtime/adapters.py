@@ -125,3 +125,18 @@ def _caps(adapter: Any, device: Any) -> Caps:
         workgroup_size=limits["max-compute-invocations-per-workgroup"],
         max_groups=limits["max-compute-workgroups-per-dimension"],
     )
+
+
+def total_memory(caps: Caps) -> int:
+    """WebGPU tells no memory size: a software adapter has the machine's, another at least its largest buffer."""
+    if caps.kind == "cpu" and hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return caps.max_buffer
+
+
+def memory_limit(caps: Caps) -> int:
+    """Bytes that may be taken from the driver. A GPU's driver refuses by itself; a software adapter never does and
+    the system would end the process, so it gets most of the machine's memory."""
+    if env.MEMORY_LIMIT:
+        return env.MEMORY_LIMIT
+    return total_memory(caps) * 8 // 10 if caps.kind == "cpu" else 1 << 62

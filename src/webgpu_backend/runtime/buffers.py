@@ -3,7 +3,7 @@
 from heapq import heappop, heappush
 from threading import Lock
 
-from .native import NULL, OutOfMemory, checked, ffi, lib
+from .native import NULL, DeviceLost, OutOfMemory, checked, ffi, lib
 
 _USAGE = lib.WGPUBufferUsage_Storage | lib.WGPUBufferUsage_CopySrc | lib.WGPUBufferUsage_CopyDst
 MIN_BLOCK = 256
@@ -23,12 +23,13 @@ def size_class(nbytes: int) -> int:
 class Block:
     """A wgpu buffer. It lives in the pool or belongs to exactly one lease."""
 
-    __slots__ = ("handle", "size", "uid")
+    __slots__ = ("handle", "size", "uid", "heap")
 
-    def __init__(self, handle, size: int, uid: int):
+    def __init__(self, handle, size: int, uid: int, heap: list[int]):
         self.handle = handle
         self.size = size
         self.uid = uid
+        self.heap = heap  # the free list of its size class
 
 
 class Lease:
@@ -43,7 +44,14 @@ class Lease:
         self.slot = slot
 
     def __del__(self):
-        self.pool.give(self)
+        # Runs inside garbage collection, so it takes no lock: each step is one atomic operation of the interpreter.
+        pool, block = self.pool, self.block
+        pool.blocks[self.slot] = None
+        pool.free_slots.append(self.slot)
+        pool.live -= 1
+        pool.bytes_live -= self.nbytes
+        pool.bytes_pooled += block.size
+        heappush(block.heap, block.uid)
 
 
 class Pool:
@@ -53,9 +61,10 @@ class Pool:
     Every lease has a slot; `blocks[slot]` is its block. The slot is what a tensor's data pointer encodes.
     """
 
-    def __init__(self, device, max_buffer: int):
+    def __init__(self, device, max_buffer: int, limit: int):
         self.device = device
         self.max_buffer = max_buffer
+        self.limit = limit  # bytes that may be taken from the driver
         self.blocks: list[Block | None] = [None]
         self.free_slots: list[int] = []
         self.free: dict[int, list[int]] = {}
@@ -63,8 +72,10 @@ class Pool:
         self.next_uid = 1
         self.lock = Lock()
         self.on_release = None  # called with the blocks about to be released
+        self.dead: str | None = None
         self.bytes_live = 0
         self.bytes_pooled = 0
+        self.bytes_reserved = 0
         self.bytes_peak = 0
         self.bytes_reserved_peak = 0
         self.live = 0
@@ -73,15 +84,10 @@ class Pool:
 
     def take(self, nbytes: int, size: int) -> Lease:
         """`size` is size_class(nbytes), which the caller's plan has at hand."""
-        heap = self.free.get(size)
-        block = None
-        if heap:
-            try:
-                block = self.by_uid[heappop(heap)]
-                self.bytes_pooled -= size
-            except IndexError:  # another thread took the last one
-                block = None
-        if block is None:
+        try:
+            block = self.by_uid[heappop(self.free[size])]
+            self.bytes_pooled -= block.size
+        except (KeyError, IndexError):
             block = self._create(nbytes, size)
         try:
             slot = self.free_slots.pop()
@@ -96,15 +102,6 @@ class Pool:
         if live > self.bytes_peak:
             self.bytes_peak = live
         return Lease(self, block, nbytes, slot)
-
-    def give(self, lease: Lease) -> None:
-        # Runs inside garbage collection, so it takes no lock: each step is one atomic operation of the interpreter.
-        block = lease.block
-        self.blocks[lease.slot] = None
-        self.free_slots.append(lease.slot)
-        self.live -= 1
-        self.bytes_live -= lease.nbytes
-        self._pool(block)
 
     def swap(self, lease: Lease, nbytes: int) -> Block:
         """Gives the lease a new block (a storage was resized); returns the old one, pooled but still readable."""
@@ -138,32 +135,36 @@ class Pool:
             lib.wgpuBufferRelease(block.handle)
             total += block.size
         self.bytes_pooled -= total
+        self.bytes_reserved -= total
         return total
 
-    def _pool(self, block: Block) -> None:
-        heap = self.free.get(block.size)
-        if heap is None:
-            heap = self.free.setdefault(block.size, [])
-        self.bytes_pooled += block.size
-        heappush(heap, block.uid)
-
     def _create(self, nbytes: int, size: int) -> Block:
+        if self.dead:
+            raise DeviceLost(self.dead)
         if nbytes > self.max_buffer:
             raise OutOfMemory(f"a buffer of {nbytes} bytes is larger than the adapter's limit of {self.max_buffer} bytes")
-        size = min(size, self.max_buffer)
+        heap = self.free.setdefault(size, [])
+        real = min(size, self.max_buffer)
         try:
-            handle = self.create_buffer(size, _USAGE)
+            handle = self._within_limit(real)
         except OutOfMemory:
             self.ooms += 1
             self.release_free()
-            handle = self.create_buffer(size, _USAGE)
+            handle = self._within_limit(real)
         with self.lock:
             uid = self.next_uid
             self.next_uid += 1
-        block = self.by_uid[uid] = Block(handle, size, uid)
-        reserved = self.bytes_live + self.bytes_pooled + size
-        self.bytes_reserved_peak = max(self.bytes_reserved_peak, reserved)
+        block = self.by_uid[uid] = Block(handle, real, uid, heap)
+        self.bytes_reserved += real
+        self.bytes_reserved_peak = max(self.bytes_reserved_peak, self.bytes_reserved)
         return block
+
+    def _within_limit(self, size: int):
+        if self.bytes_reserved + size > self.limit:
+            raise OutOfMemory(
+                f"{self.bytes_reserved} bytes are taken, {size} more pass the limit of {self.limit} bytes"
+            )
+        return self.create_buffer(size, _USAGE)
 
     def create_buffer(self, size: int, usage: int, mapped: bool = False):
         descriptor = ffi.new("WGPUBufferDescriptor *", {"usage": usage, "size": size, "mappedAtCreation": int(mapped)})

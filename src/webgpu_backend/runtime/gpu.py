@@ -12,6 +12,10 @@ from .queue import Queue
 _lock = RLock()
 _gpu: "Gpu | None" = None
 _forked = False
+_FORKED = (
+    "Cannot re-initialize webgpu in forked subprocess. To use webgpu with multiprocessing, you must use the 'spawn' "
+    "start method"
+)
 
 
 class Gpu:
@@ -24,7 +28,7 @@ class Gpu:
         self.name = adapters.adapter_name(self.adapter)
         self.device, self.caps = adapters.create_device(self.adapter)
         handle = self.device._internal
-        self.pool = Pool(handle, self.caps.max_buffer)
+        self.pool = Pool(handle, self.caps.max_buffer, adapters.memory_limit(self.caps))
         self.pipelines = Pipelines(handle, self.caps)
         self.queue = Queue(handle, self.device.queue._internal, self.caps, self.pool, self.pipelines)
 
@@ -35,10 +39,7 @@ def gpu() -> Gpu:
     if _gpu is not None:
         return _gpu
     if _forked:
-        raise RuntimeError(
-            "Cannot re-initialize webgpu in forked subprocess. To use webgpu with multiprocessing, you must use the "
-            "'spawn' start method"
-        )
+        raise RuntimeError(_FORKED)
     with _lock:
         if _gpu is None:
             _gpu = Gpu()
@@ -62,10 +63,7 @@ def _after_fork() -> None:
         # The parent's objects stay referenced: releasing them in the child would call into the driver.
         _keep.append(_gpu)
         _gpu.queue.lock = RLock()
-        _gpu.queue.dead = (
-            "Cannot re-initialize webgpu in forked subprocess. To use webgpu with multiprocessing, you must use the "
-            "'spawn' start method"
-        )
+        _gpu.queue.dead = _gpu.pool.dead = _FORKED
         _gpu = None
 
 

@@ -20,13 +20,8 @@ fn c64_ratio(x: f32, y: f32) -> f32 {
   return (x * scale) / (y * scale);
 }
 
-// 1 / x likewise; flushed to 0 only where the result itself is too small.
-fn c64_inverse(x: f32) -> f32 {
-  let scale = select(1.0, 0x1p-32f, abs(x) > 0x1p100f);
-  return (1.0 / (x * scale)) * scale;
-}
-
-// Smith's scaled division, step by step as torch, so that overflow and NaN come at the same operands.
+// Smith's scaled division as torch, so that overflow and NaN come at the same operands. torch multiplies by the
+// denominator's inverse; where denormals are flushed that inverse may be 0 for a quotient well in range.
 fn c64_div(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
   let c = abs(b.x);
   let d = abs(b.y);
@@ -35,12 +30,12 @@ fn c64_div(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
   }
   if (c >= d) {
     let ratio = c64_ratio(b.y, b.x);
-    let scale = c64_inverse(b.x + b.y * ratio);
-    return vec2<f32>((a.x + a.y * ratio) * scale, (a.y - a.x * ratio) * scale);
+    let norm = b.x + b.y * ratio;
+    return vec2<f32>(c64_ratio(a.x + a.y * ratio, norm), c64_ratio(a.y - a.x * ratio, norm));
   }
   let ratio = c64_ratio(b.x, b.y);
-  let scale = c64_inverse(b.y + b.x * ratio);
-  return vec2<f32>((a.x * ratio + a.y) * scale, (a.y * ratio - a.x) * scale);
+  let norm = b.y + b.x * ratio;
+  return vec2<f32>(c64_ratio(a.x * ratio + a.y, norm), c64_ratio(a.y * ratio - a.x, norm));
 }
 
 // x / +0, spelled out because WGSL leaves float division by zero to the implementation.
@@ -82,12 +77,12 @@ fn c64_recip(a: vec2<f32>) -> vec2<f32> {
   }
   if (c >= d) {
     let ratio = c64_ratio(a.y, a.x);
-    let scale = c64_inverse(a.x + a.y * ratio);
-    return vec2<f32>(scale, c64_unsigned_zero(-ratio) * scale);
+    let norm = a.x + a.y * ratio;
+    return vec2<f32>(c64_ratio(1.0, norm), c64_ratio(c64_unsigned_zero(-ratio), norm));
   }
   let ratio = c64_ratio(a.x, a.y);
-  let scale = c64_inverse(a.y + a.x * ratio);
-  return vec2<f32>(c64_unsigned_zero(ratio) * scale, -scale);
+  let norm = a.y + a.x * ratio;
+  return vec2<f32>(c64_ratio(c64_unsigned_zero(ratio), norm), -c64_ratio(1.0, norm));
 }
 
 fn c64_eq(a: vec2<f32>, b: vec2<f32>) -> bool {

@@ -168,7 +168,7 @@ fn f32_exp_bounded(x: f32) -> f32 {
 
 // e^x * 2^k, with one rounding where the result is denormal. The built-in clamp may lose a NaN: it is put back at the end.
 fn f32_exp_scaled(x: f32, k: i32) -> f32 {
-  let c = clamp(x, -106.0, 91.0);
+  let c = clamp(x, -130.0, 110.0);
   let f = round(c * 1.44269504);
   let n = i32(f) + k;
   let h = n >> 1u;
@@ -604,4 +604,719 @@ fn f32_logaddexp(a: f32, b: f32) -> f32 {
 fn f32_logaddexp2(a: f32, b: f32) -> f32 {
   let m = f32_max(a, b);
   return select(m + f32_log1p(f32_exp2(-abs(a - b))) * 1.44269504, m, f32_isinf(m));
+}
+
+// e^(c x^2) with x^2 taken apart, as its rounding error would be multiplied by itself. |x| < 30 and |c| <= 1.
+fn f32_exp_square(x: f32, c: f32) -> f32 {
+  let h = f32_head(x);
+  return f32_exp(c * (h * h)) * f32_exp_poly(c * ((x - h) * (x + h)));
+}
+
+// e^(x^2) erfc(x) for x >= 0.
+fn f32_erfcx_positive(x: f32) -> f32 {
+  let c = min(x, 1e6);
+  let t = (c - 2.0) / (c + 2.0);
+  let p = ((((((((((6.07629772e-05 * t + 0.000163524528) * t - 0.000351399562) * t - 0.00140287238) * t + 0.00121178781) * t + 0.00869592931) * t - 0.00801709108) * t - 0.0542146973) * t + 0.164049298) * t - 0.16603066) * t - 0.0927637741) * t + 1.27697837;
+  return select(p / (1.0 + 2.0 * c), 0.564189584 / x, x > 1e6);
+}
+
+fn f32_erfcx(x: f32) -> f32 {
+  let p = f32_erfcx_positive(abs(x));
+  let r = select(p, 2.0 * f32_exp_square(max(x, -15.0), 1.0) - p, x < 0.0);
+  return select(select(r, f32_inf(), x < -15.0), x, f32_isnan(x));
+}
+
+fn f32_erfc(x: f32) -> f32 {
+  let a = min(abs(x), 15.0);
+  let p = f32_erfcx_positive(a) * f32_exp_square(a, -1.0);
+  let r = select(select(p, 2.0 - p, x < 0.0), 1.0 - f32_erf(x), a < 0.5);
+  return select(r, x, f32_isnan(x));
+}
+
+// A polynomial in w = -log(1 - x^2), after M. Giles, Approximating the erfinv function.
+fn f32_erfinv(x: f32) -> f32 {
+  let a = abs(x);
+  let w = -f32_log((1.0 - a) * (1.0 + a));
+  let t = w - 3.0;
+  let s = sqrt(max(w, 0.0)) - 3.0;
+  let p = (((((((((3.16649568e-10 * t - 5.21312993e-09) * t - 1.07501634e-08) * t + 4.4394352e-07) * t - 1.84120097e-06) * t - 1.26849372e-05) * t + 0.00019535789) * t - 0.000836233725) * t - 0.00573847722) * t + 0.24163042) * t + 1.62354207;
+  let q = ((((((((7.62494092e-05 * s - 0.000228249861) * s - 6.88554646e-05) * s + 0.00142501108) * s - 0.00357514201) * s + 0.00570120662) * s - 0.00764260441) * s + 0.00944414176) * s + 1.00167525) * s + 2.83297682;
+  let r = select(p, q, w > 6.0) * x;
+  return select(select(r, f32_copysign(f32_inf(), x), a == 1.0), f32_nan(), !(a <= 1.0));
+}
+
+// Phi(x) for x <= 0.
+fn f32_ndtr_negative(x: f32) -> f32 {
+  let c = max(x, -16.0);
+  return 0.5 * f32_erfcx_positive(c * -0.707106781) * f32_exp_square(c, -0.5);
+}
+
+fn f32_ndtr(x: f32) -> f32 {
+  let p = f32_ndtr_negative(-abs(x));
+  let r = select(p, 1.0 - p, x > 0.0);
+  return select(select(r, 0.5 + 0.5 * f32_erf(x * 0.707106781), abs(x) < 1.0), x, f32_isnan(x));
+}
+
+fn f32_log_ndtr(x: f32) -> f32 {
+  let c = max(x, -1e30);
+  let low = f32_log(0.5 * f32_erfcx_positive(-c * 0.707106781)) - 0.5 * c * c;
+  let r = select(f32_log1p(-f32_ndtr_negative(-abs(x))), low, x < 0.0);
+  return select(r, x, f32_isnan(x));
+}
+
+fn f32_ndtri(y: f32) -> f32 {
+  let upper = y > 0.5;
+  let p = select(y, 1.0 - y, upper);
+  let w = sqrt(-2.0 * f32_log(clamp(p, 1e-45, 0.1354)));
+  let z = 1.0 / w;
+  let tail = (w - f32_log(w) * z) - (((((((1.38144982 * z - 3.28248525) * z + 3.25709701) * z - 1.71278846) * z + 0.425757706) * z + 0.360133082) * z + 0.908461094) * z + 0.000184544362);
+  let r = select(1.41421356 * f32_erfinv(2.0 * y - 1.0), select(-tail, tail, upper), p < 0.135335283);
+  let edge = select(r, select(-f32_inf(), f32_inf(), upper), p == 0.0);
+  return select(edge, f32_nan(), !(y >= 0.0 && y <= 1.0));
+}
+
+// (r, quadrant) with x = (q + r') / 2 and r = pi r' / 2: exact for every x, unlike a reduction of pi x.
+fn f32_pi_reduce(x: f32) -> vec2<f32> {
+  let q = round(x * 2.0);
+  return vec2<f32>((x - 0.5 * q) * 3.14159265, q - 4.0 * floor(q * 0.25));
+}
+
+fn f32_sinpi(x: f32) -> f32 {
+  let v = f32_pi_reduce(x);
+  let q = u32(v.y);
+  let r = select(f32_sin_poly(v.x), f32_cos_poly(v.x), (q & 1u) == 1u);
+  return bitcast<f32>(bitcast<u32>(r) ^ ((q & 2u) << 30u));
+}
+
+fn f32_cospi(x: f32) -> f32 {
+  let v = f32_pi_reduce(x);
+  let q = u32(v.y);
+  let r = select(f32_cos_poly(v.x), f32_sin_poly(v.x), (q & 1u) == 1u);
+  return bitcast<f32>(bitcast<u32>(r) ^ (((q + 1u) & 2u) << 30u));
+}
+
+// Stirling's series less its leading terms, times x.
+fn f32_stirling(x: f32) -> f32 {
+  let z = 1.0 / (x * x);
+  return ((-0.000475706271 * z + 0.000788847217) * z - 0.00277781463) * z + 0.0833333358;
+}
+
+// lgamma(2 + t) / t for t in [-1/2, 1].
+fn f32_lgamma_poly(t: f32) -> f32 {
+  return ((((((((5.647734e-05 * t - 0.000228365257) * t + 0.000531861559) * t - 0.00119320827) * t + 0.00288679404) * t - 0.00738678081) * t + 0.0205810964) * t - 0.0673520416) * t + 0.322467029) * t + 0.422784328;
+}
+
+// lgamma(1 + a) for a >= 0, which 1 + a would round.
+fn f32_lgamma_1p(a: f32) -> f32 {
+  return select(f32_lgamma_positive(1.0 + a), f32_lgamma_poly(a) * a - f32_log1p(a), a < 1.0);
+}
+
+// Below 3 the argument is moved to 2 + t, where the zeros at 1 and 2 keep their digits; above it Stirling's series.
+fn f32_lgamma_positive(x: f32) -> f32 {
+  let low = x < 0.5;
+  let mid = x < 1.5;
+  let t = x - select(select(2.0, 1.0, mid), 0.0, low);
+  let l = f32_log(select(select(select(x, 1.0, x < 3.0), x, mid), x * (x + 1.0), low));
+  let big = (x - 0.5) * (l - 1.0) + (f32_stirling(x) / x + 0.418938533);
+  return select(big, f32_lgamma_poly(t) * t - l, x < 3.0);
+}
+
+fn f32_lgamma(x: f32) -> f32 {
+  let a = abs(x);
+  let s = abs(f32_sinpi(a));
+  let p = f32_lgamma_positive(a);
+  let reflected = select(f32_log(3.14159265 / (a * s)) - p, -f32_log(a), a < 1e-7);
+  let r = select(p, reflected, x < 0.0);
+  let pole = (x <= 0.0 && trunc(x) == x) || f32_isinf(x);
+  return select(select(r, f32_inf(), pole), x, f32_isnan(x));
+}
+
+// psi(x) for x > 0: in [1, 2] a polynomial that keeps its zero at 1.4616, from 3 the asymptotic series. The small constant
+// is what the zero's rounding is worth; subtracted from y it would be folded into the larger one.
+fn f32_digamma_positive(x: f32) -> f32 {
+  let y = x + select(select(-1.0, 0.0, x <= 2.0), 1.0, x < 1.0);
+  let s = y - 1.5;
+  let p = (((((((((0.00941419043 * s - 0.0161324572) * s + 0.0181275159) * s - 0.0259329695) * s + 0.0406039841) * s - 0.0620259717) * s + 0.0950099155) * s - 0.148401245) * s + 0.240541562) * s - 0.423627436) * s + 0.951055884;
+  let near = (y - 1.46163213) * p - 1.20354e-8;
+  let moved = near + select(select(1.0 / (x - 1.0), 0.0, x <= 2.0), -1.0 / x, x < 1.0);
+  let z = 1.0 / (x * x);
+  let far = f32_log(x) - (0.5 / x + z * (((-0.00277854293 * z + 0.00385538652) * z - 0.00832946412) * z + 0.0833332911));
+  return select(moved, far, x >= 3.0);
+}
+
+fn f32_digamma(x: f32) -> f32 {
+  let negative = x < 0.0;
+  let p = f32_digamma_positive(select(x, 1.0 - x, negative));
+  let r = select(p, p - 3.14159265 * f32_cospi(x) / f32_sinpi(x), negative);
+  let pole = select(r, f32_nan(), negative && trunc(x) == x);
+  return select(select(pole, f32_copysign(f32_inf(), -x), x == 0.0), x, f32_isnan(x) || bitcast<u32>(x) == 0x7f800000u);
+}
+
+fn f32_trigamma(x: f32) -> f32 {
+  let flip = x < 0.5;
+  var y = select(x, 1.0 - x, flip);
+  var sum = 0.0;
+  for (var i = 0; i < 4; i = i + 1) {
+    sum = sum + select(0.0, 1.0 / (y * y), y < 4.0);
+    y = select(y, y + 1.0, y < 4.0);
+  }
+  let z = 1.0 / (y * y);
+  let r = sum + (1.0 / y + (0.5 * z + z / y * (((-0.0245001931 * z + 0.0233810376) * z - 0.0333247297) * z + 0.166666612)));
+  let s = f32_sinpi(x);
+  let v = select(r, 9.86960440 / (s * s) - r, flip);
+  let pole = select(v, f32_inf(), flip && trunc(x) == x);
+  return select(pole, f32_nan(), f32_isnan(x) || bitcast<u32>(x) == 0xff800000u);
+}
+
+// The Hurwitz zeta function for q > 0 by the Euler-Maclaurin formula from the first term past 9 + 0.6 x.
+fn f32_zeta_positive(x: f32, q: f32) -> f32 {
+  if (x > 500.0) {
+    return f32_pow(q, -x);
+  }
+  var a = q;
+  var sum = 0.0;
+  for (var i = 0; i < 400; i = i + 1) {
+    if (a >= 9.0 + 0.6 * x) {
+      break;
+    }
+    let b = f32_pow(a, -x);
+    sum = sum + b;
+    if (b < 1e-9 * sum) {
+      return sum;
+    }
+    a = a + 1.0;
+  }
+  let v = 1.0 / a;
+  let z = v * v;
+  var t = x * v;
+  var s = t * 8.33333333e-2;
+  t = t * (x + 1.0) * (x + 2.0) * z;
+  s = s - t * 1.38888889e-3;
+  t = t * (x + 3.0) * (x + 4.0) * z;
+  s = s + t * 3.30687831e-5;
+  t = t * (x + 5.0) * (x + 6.0) * z;
+  s = s - t * 8.26719577e-7;
+  t = t * (x + 7.0) * (x + 8.0) * z;
+  s = s + t * 2.08767570e-8;
+  t = t * (x + 9.0) * (x + 10.0) * z;
+  s = s - t * 5.28419014e-10;
+  let b = f32_pow(a, -x);
+  return sum + b * (a / (x - 1.0) + (0.5 + s));
+}
+
+// For q < 0 the terms below 0 are those of two zeta functions of positive arguments.
+fn f32_zeta(x: f32, q: f32) -> f32 {
+  if (x == 1.0 || (!(x < 1.0) && q <= 0.0 && floor(q) == q)) {
+    return f32_inf();
+  }
+  if (x < 1.0 || f32_isnan(x) || f32_isnan(q) || f32_isinf(q)) {
+    return f32_nan();
+  }
+  if (q > 0.0) {
+    return f32_zeta_positive(x, q);
+  }
+  if (trunc(x) != x) {
+    return f32_nan();
+  }
+  let g = trunc(q) - q;
+  let f = f32_zeta_positive(x, 1.0 - g);
+  let b = f32_zeta_positive(x, g);
+  let rest = f32_zeta_positive(x, 1.0 - q);
+  let odd = x < 16777216.0 && (i32(x) & 1) == 1;
+  return select((f + b) - rest, (f - b) + rest, odd);
+}
+
+fn f32_polygamma(n: i32, x: f32) -> f32 {
+  if (n == 0) {
+    return f32_digamma(x);
+  }
+  if (n == 1) {
+    return f32_trigamma(x);
+  }
+  var f = 1.0;
+  for (var i = 2; i <= min(n, 35); i = i + 1) {
+    f = f * f32(i);
+  }
+  return select(-f, f, (n & 1) == 1) * f32_zeta(f32(n + 1), x);
+}
+
+// x^a e^-x / Gamma(a + 1).
+fn f32_igamma_factor(a: f32, x: f32) -> f32 {
+  if (a < 3.0) {
+    let p = f32_pow(x, a) * f32_exp_scaled(-x, 30) * f32_exp(-f32_lgamma_1p(a));
+    return select(p * 9.31322575e-10, 0.0, x > 105.0);
+  }
+  let s = (x - a) / a;
+  let wide = abs(s) > 0.29;
+  let l = select(f32_log1p_rest(s), f32_log(x / a) - s, wide);
+  return 0.398942280 / sqrt(a) * f32_exp(a * l - f32_stirling(a) / a);
+}
+
+// log(1 + x) - x for |x| < 0.3.
+fn f32_log1p_rest(x: f32) -> f32 {
+  let p = ((((((-7.63644055e-2 * x + 1.27622217e-1) * x - 1.31596118e-1) * x + 1.42015800e-1) * x - 1.66234091e-1) * x + 2.00012416e-1) * x - 2.50008196e-1) * x + 3.33333313e-1;
+  return (p * x - 0.5) * (x * x);
+}
+
+// Temme's uniform expansion, DLMF 8.12, for a > 20 and x within 30% of a. side is 1 for the upper function, -1 for the lower.
+fn f32_igamma_uniform(a: f32, x: f32, side: f32) -> f32 {
+  let s = (x - a) / a;
+  let l = f32_log1p_rest(s);
+  let e = f32_copysign(sqrt(max(-2.0 * l, 0.0)), s);
+  let c0 = ((((((-2.18544847e-06 * e + 3.91926333e-05) * e - 0.000178755145) * e + 0.000352733681) * e + 0.00115740742) * e - 0.0148148146) * e + 0.0833333358) * e - 0.333333343;
+  let c1 = (((0.000205761316 * e - 0.000990226283) * e + 0.00264550257) * e - 0.00347222225) * e - 0.00185185182;
+  let c2 = (0.000771604944 * e - 0.00268132705) * e + 0.00413359795;
+  let c3 = 0.000229472091 * e + 0.000649434165;
+  let r = 1.0 / a;
+  let sum = (((-8.61888291e-4 * r + c3) * r + c2) * r + c1) * r + c0;
+  let main = 0.5 * f32_erfc(side * e * sqrt(0.5 * a));
+  return main + side * f32_exp(a * l) * sum * (0.398942280 / sqrt(a));
+}
+
+fn f32_igamma_series(a: f32, x: f32) -> f32 {
+  var r = a;
+  var c = 1.0;
+  var sum = 1.0;
+  for (var i = 0; i < 300; i = i + 1) {
+    r = r + 1.0;
+    c = c * (x / r);
+    sum = sum + c;
+    if (c <= 3e-8 * sum) {
+      break;
+    }
+  }
+  return sum * f32_igamma_factor(a, x);
+}
+
+// The upper function for small x and a, DLMF 8.7.3.
+fn f32_igammac_series(a: f32, x: f32) -> f32 {
+  var f = 1.0;
+  var sum = 0.0;
+  for (var n = 1; n < 100; n = n + 1) {
+    f = f * (-x / f32(n));
+    let t = f / (a + f32(n));
+    sum = sum + t;
+    if (abs(t) <= 3e-8 * abs(sum)) {
+      break;
+    }
+  }
+  let g = a * f32_log(x) - f32_lgamma_1p(a);
+  return -f32_expm1(g) - f32_exp(g) * a * sum;
+}
+
+// The upper function by Lentz's continued fraction, for x >= a and x > 1.
+fn f32_igammac_fraction(a: f32, x: f32) -> f32 {
+  var b = x + 1.0 - a;
+  var c = 1e30;
+  var d = 1.0 / b;
+  var h = d;
+  for (var i = 1; i < 300; i = i + 1) {
+    let n = -f32(i) * (f32(i) - a);
+    b = b + 2.0;
+    d = 1.0 / (n * d + b);
+    c = b + n / c;
+    let t = d * c;
+    h = h * t;
+    if (abs(t - 1.0) <= 6e-8) {
+      break;
+    }
+  }
+  return h * f32_igamma_factor(a, x) * a;
+}
+
+// P(a, x) if lower, else Q(a, x) = 1 - P: the smaller of the two is computed, as in Cephes and scipy.
+fn f32_igamma_either(a: f32, x: f32, lower: bool) -> f32 {
+  if (x < 0.0 || a < 0.0 || (a == 0.0 && !(x > 0.0)) || (f32_isinf(a) && f32_isinf(x))) {
+    return f32_nan();
+  }
+  if (a == 0.0) {
+    return select(0.0, 1.0, lower);
+  }
+  if (x == 0.0 || f32_isinf(a)) {
+    return select(1.0, 0.0, lower);
+  }
+  if (f32_isinf(x)) {
+    return select(0.0, 1.0, lower);
+  }
+  if (f32_isnan(a) || f32_isnan(x)) {
+    return f32_nan();
+  }
+  if (a > 20.0 && abs(x - a) < 0.3 * a) {
+    return f32_igamma_uniform(a, x, select(1.0, -1.0, lower));
+  }
+  if (x > 1.1 && x >= a) {
+    let q = f32_igammac_fraction(a, x);
+    return select(q, 1.0 - q, lower);
+  }
+  let small = select(x * 1.1 >= a, a * f32_log(x) >= -0.4, x <= 0.5);
+  if (x <= 1.1 && small && !lower) {
+    return f32_igammac_series(a, x);
+  }
+  let p = f32_igamma_series(a, x);
+  return select(1.0 - p, p, lower);
+}
+
+fn f32_igamma(a: f32, x: f32) -> f32 {
+  return f32_igamma_either(a, x, true);
+}
+
+fn f32_igammac(a: f32, x: f32) -> f32 {
+  return f32_igamma_either(a, x, false);
+}
+
+fn f32_entr(x: f32) -> f32 {
+  let r = select(-x * f32_log(x), 0.0, x == 0.0);
+  return select(select(r, -f32_inf(), x < 0.0), x, f32_isnan(x));
+}
+
+fn f32_xlogy(x: f32, y: f32) -> f32 {
+  return select(select(x * f32_log(y), 0.0, x == 0.0), y, f32_isnan(y));
+}
+
+fn f32_xlog1py(x: f32, y: f32) -> f32 {
+  return select(select(x * f32_log1p(y), 0.0, x == 0.0), y, f32_isnan(y));
+}
+
+fn f32_sinc(x: f32) -> f32 {
+  let r = select(f32_sinpi(x) / (x * 3.14159265), 1.0, abs(x) < 1e-5);
+  return select(r, f32_nan(), !f32_isfinite(x));
+}
+
+// A negative eps means no clamping, as torch's eps=None.
+fn f32_logit(x: f32, eps: f32) -> f32 {
+  let c = select(select(x, eps, x < eps), 1.0 - eps, x > 1.0 - eps);
+  let z = select(x, c, eps >= 0.0 && !f32_isnan(x));
+  return f32_log(z / (1.0 - z));
+}
+
+// I0(x) for |x| <= 8.
+fn f32_i0_small(x: f32) -> f32 {
+  let z = 0.25 * x * x;
+  return (((((((((1.37373931e-13 * z + 5.56338135e-12) * z + 6.49852561e-10) * z + 3.9024787e-08) * z + 1.93100664e-06) * z + 6.94378396e-05) * z + 0.0017361223) * z + 0.0277777705) * z + 0.25) * z + 1.0) * z + 1.0;
+}
+
+// I1(x) for |x| <= 8.
+fn f32_i1_small(x: f32) -> f32 {
+  let z = 0.25 * x * x;
+  return (((((((((1.41394047e-12 * z + 4.7789054e-11) * z + 5.25088906e-09) * z + 2.72561607e-07) * z + 1.15899738e-05) * z + 0.000347175665) * z + 0.00694451155) * z + 0.0833332986) * z + 0.5) * z + 1.0) * (0.5 * x);
+}
+
+// sqrt(x) e^-x I0(x) for x >= 8, with w = 1/x.
+fn f32_i0_large(w: f32) -> f32 {
+  return ((((0.337013274 * w + 0.00347888586) * w + 0.0316501483) * w + 0.028013194) * w + 0.0498671085) * w + 0.398942292;
+}
+
+fn f32_i1_large(w: f32) -> f32 {
+  return ((((-0.466037333 * w + 0.0146772852) * w - 0.0468252264) * w - 0.0465357192) * w - 0.149606451) * w + 0.398942292;
+}
+
+fn f32_i0e(x: f32) -> f32 {
+  let a = abs(x);
+  let c = min(a, 8.0);
+  let r = select(f32_i0_small(c) * f32_exp(-c), f32_i0_large(1.0 / a) / sqrt(a), a > 8.0);
+  return select(r, x, f32_isnan(x));
+}
+
+fn f32_i1e(x: f32) -> f32 {
+  let a = abs(x);
+  let c = min(a, 8.0);
+  let r = select(f32_i1_small(c) * f32_exp(-c), f32_i1_large(1.0 / a) / sqrt(a), a > 8.0);
+  return select(f32_copysign(r, x), x, f32_isnan(x));
+}
+
+// e^x / 64 first: I0 is finite a little further than e^x.
+fn f32_i0(x: f32) -> f32 {
+  let a = abs(x);
+  let r = select(f32_i0_small(min(a, 8.0)), f32_exp_scaled(a, -6) * (f32_i0_large(1.0 / a) * 64.0 / sqrt(a)), a > 8.0);
+  return select(r, x, f32_isnan(x));
+}
+
+fn f32_i1(x: f32) -> f32 {
+  let a = abs(x);
+  let r = select(f32_i1_small(min(a, 8.0)), f32_exp_scaled(a, -6) * (f32_i1_large(1.0 / a) * 64.0 / sqrt(a)), a > 8.0);
+  return select(f32_copysign(r, x), x, f32_isnan(x));
+}
+
+fn f32_modified_bessel_i0(x: f32) -> f32 {
+  return f32_i0(x);
+}
+
+fn f32_modified_bessel_i1(x: f32) -> f32 {
+  return f32_i1(x);
+}
+
+// (K0(x), K1(x)) for 0 < x <= 2.
+fn f32_k_small(x: f32) -> vec2<f32> {
+  let z = x * x;
+  let tiny = x < 1e-30;
+  let l = f32_log(select(0.5 * x, x, tiny)) - select(0.0, 0.693147181, tiny);
+  let k0 = (((((1.27719503e-07 * z + 1.01532232e-05) * z + 0.000545334886) * z + 0.0144183422) * z + 0.105696157) * z - 0.577215672) - l * f32_i0_small(x);
+  let k1 = 1.0 / x + (l * f32_i1_small(x) + x * (((((-1.10871712e-08 * z - 1.08367919e-06) * z - 7.49458923e-05) * z - 0.00283709005) * z - 0.0420490354) * z + 0.0386078358));
+  return vec2<f32>(k0, k1);
+}
+
+fn f32_k_special(r: f32, x: f32) -> f32 {
+  return select(select(select(r, f32_inf(), x == 0.0), f32_nan(), x < 0.0), x, f32_isnan(x));
+}
+
+fn f32_scaled_modified_bessel_k0(x: f32) -> f32 {
+  let c = min(x, 2.0);
+  let w = 1.0 / x;
+  let p = ((((((-0.0522778258 * w + 0.127929583) * w - 0.147593483) * w + 0.11830236) * w - 0.089614667) * w + 0.0880159959) * w - 0.156662419) * w + 1.25331414;
+  return f32_k_special(select(f32_k_small(c).x * f32_exp(c), p / sqrt(x), x > 2.0), x);
+}
+
+fn f32_scaled_modified_bessel_k1(x: f32) -> f32 {
+  let c = min(x, 2.0);
+  let w = 1.0 / x;
+  let p = (((((((-0.0948319659 * w + 0.250078261) * w - 0.305756807) * w + 0.246208891) * w - 0.167755902) * w + 0.127521232) * w - 0.146834373) * w + 0.46999228) * w + 1.25331414;
+  return f32_k_special(select(f32_k_small(c).y * f32_exp(c), p / sqrt(x), x > 2.0), x);
+}
+
+fn f32_modified_bessel_k0(x: f32) -> f32 {
+  let c = min(x, 2.0);
+  let r = select(f32_k_small(c).x, f32_scaled_modified_bessel_k0(x) * f32_exp(-x), x > 2.0);
+  return f32_k_special(r, x);
+}
+
+fn f32_modified_bessel_k1(x: f32) -> f32 {
+  let c = min(x, 2.0);
+  let r = select(f32_k_small(c).y, f32_scaled_modified_bessel_k1(x) * f32_exp(-x), x > 2.0);
+  return f32_k_special(r, x);
+}
+
+// (sin x, cos x) with one reduction.
+fn f32_sincos(x: f32) -> vec2<f32> {
+  let v = f32_trig_reduce(x);
+  let q = u32(v.y);
+  let a = f32_sin_poly(v.x);
+  let b = f32_cos_poly(v.x);
+  let s = bitcast<u32>(select(a, b, (q & 1u) == 1u)) ^ ((q & 2u) << 30u);
+  let c = bitcast<u32>(select(b, a, (q & 1u) == 1u)) ^ (((q + 1u) & 2u) << 30u);
+  return select(vec2<f32>(bitcast<f32>(s), bitcast<f32>(c)), vec2<f32>(f32_nan()), !f32_isfinite(x));
+}
+
+// (J0, Y0) for x > 5 from the modulus series; the phase x - pi/4 is never formed, so no digits of x are lost.
+fn f32_bessel_0_large(x: f32) -> vec2<f32> {
+  let t = 1.0 / x;
+  let w = t * t;
+  let p = (((2.04487634 * w - 0.479959518) * w + 0.111140907) * w - 0.0703088269) * w + 1.0;
+  let q = t * (((0.754309177 * w - 0.205626279) * w + 0.0730388463) * w - 0.124999456);
+  let v = f32_sincos(x);
+  let m = 0.564189584 / sqrt(x);
+  let sum = v.y + v.x;
+  let difference = v.x - v.y;
+  return m * vec2<f32>(p * sum - q * difference, p * difference + q * sum);
+}
+
+fn f32_bessel_1_large(x: f32) -> vec2<f32> {
+  let t = 1.0 / x;
+  let w = t * t;
+  let p = (((-2.37448239 * w + 0.57237339) * w - 0.143053159) * w + 0.117183343) * w + 1.0;
+  let q = t * (((-0.890980482 * w + 0.253083646) * w - 0.102306224) * w + 0.374999374);
+  let v = f32_sincos(x);
+  let m = 0.564189584 / sqrt(x);
+  let sum = v.y + v.x;
+  let difference = v.x - v.y;
+  return m * vec2<f32>(p * difference + q * sum, q * difference - p * sum);
+}
+
+// J0 for |x| <= 5, keeping its two zeros.
+fn f32_bessel_j0_small(x: f32) -> f32 {
+  let z = x * x;
+  return (z - 5.78318596) * (z - 30.4712623) * ((((((6.25896235e-15 * z - 2.01667784e-12) * z + 3.92179594e-10) * z - 5.31652127e-08) * z + 4.78429092e-06) * z - 0.000251202233) * z + 0.00567469327);
+}
+
+fn f32_bessel_j1_small(x: f32) -> f32 {
+  let z = x * x;
+  return x * (z - 14.6819706) * (z - 49.2184563) * ((((((3.80184915e-16 * z - 1.2102648e-13) * z + 2.56114869e-11) * z - 3.93021082e-09) * z + 4.08596975e-07) * z - 2.53047892e-05) * z + 0.000691922847);
+}
+
+fn f32_bessel_j0(x: f32) -> f32 {
+  let a = abs(x);
+  if (a <= 5.0) {
+    return f32_bessel_j0_small(a);
+  }
+  return f32_bessel_0_large(a).x;
+}
+
+fn f32_bessel_j1(x: f32) -> f32 {
+  let a = abs(x);
+  if (a <= 5.0) {
+    return f32_bessel_j1_small(x);
+  }
+  let r = f32_bessel_1_large(a).x;
+  return select(r, -r, x < 0.0);
+}
+
+fn f32_bessel_y0(x: f32) -> f32 {
+  if (x > 5.0 || f32_isnan(x)) {
+    return f32_bessel_0_large(x).y;
+  }
+  let z = x * x;
+  let r = ((((((((-1.19165864e-14 * z + 3.93106641e-12) * z - 7.6437634e-10) * z + 1.03518566e-07) * z - 9.49449714e-06) * z + 0.000538600609) * z - 0.0160739645) * z + 0.177606016) * z - 0.0738042966) + 0.636619772 * f32_log(x) * f32_bessel_j0_small(x);
+  return select(select(r, -f32_inf(), x == 0.0), f32_nan(), x < 0.0);
+}
+
+fn f32_bessel_y1(x: f32) -> f32 {
+  if (x > 5.0 || f32_isnan(x)) {
+    return f32_bessel_1_large(x).y;
+  }
+  let z = x * x;
+  let r = x * ((((((((-8.59583276e-16 * z + 2.70943776e-13) * z - 5.69719757e-11) * z + 8.94586094e-09) * z - 9.92878199e-07) * z + 7.16443028e-05) * z - 0.00295531191) * z + 0.0543486997) * z - 0.196057096) + 0.636619772 * (f32_log(x) * f32_bessel_j1_small(x) - 1.0 / x);
+  return select(select(r, -f32_inf(), x == 0.0), f32_nan(), x < 0.0);
+}
+
+fn f32_spherical_bessel_j0(x: f32) -> f32 {
+  let z = x * x;
+  let p = ((2.75573192e-6 * z - 1.98412698e-4) * z + 8.33333333e-3) * z - 1.66666667e-1;
+  let r = select(f32_sin(x) / x, p * z + 1.0, abs(x) < 0.5);
+  return select(select(r, 0.0, f32_isinf(x)), x, f32_isnan(x));
+}
+
+fn f32_airy_ai(x: f32) -> f32 {
+  let a = abs(x);
+  let root = sqrt(a);
+  let zeta = a * root * 0.666666667;
+  let u = 1.0 / zeta;
+  if (x < -2.09) {
+    let w = u * u;
+    let p = (((((1.6496228 * w - 1.61016917) * w + 0.691928267) * w - 0.193298176) * w + 0.0550271757) * w - 0.0371032432) * w + 0.99999994;
+    let q = u * ((((((3.64462137 * w - 3.68994164) * w + 1.62569332) * w - 0.441616327) * w + 0.102848016) * w - 0.0377804376) * w + 0.0694433823);
+    let v = f32_sincos(zeta);
+    let r = ((v.x + v.y) * p - (v.y - v.x) * q) * (0.398942280 / sqrt(root));
+    return select(r, f32_nan(), f32_isinf(x));
+  }
+  let z = x * x * x;
+  let f = (((((3.6125573e-12 * z + 9.8692321e-10) * z + 2.07484049e-07) * z + 2.73944152e-05) * z + 0.00197237916) * z + 0.0591713339) * z + 0.355028063;
+  let g = (((((3.69227815e-13 * z + 1.53381585e-10) * z + 3.6582545e-08) * z + 5.70580369e-06) * z + 0.000513530569) * z + 0.0215682853) * z + 0.258819401;
+  let p = ((((((-0.0216447283 * u + 0.0527533367) * u - 0.0607066341) * u + 0.0486868359) * u - 0.037119206) * u + 0.037090566) * u - 0.0694437101) * u + 1.0;
+  let tail = p * f32_exp(-zeta) * (0.282094792 / sqrt(root));
+  return select(select(f - x * g, tail, x >= 2.09), f32_nan(), f32_isnan(x) || f32_isinf(x));
+}
+
+// r(k) = 2x r(k-1) - r(k-2) from r(0) = 1 and r(1) = first: all four Chebyshev families. Stops once it is NaN, as torch does.
+fn f32_chebyshev_recurrence(x: f32, first: f32, n: i32) -> f32 {
+  var p = 1.0;
+  var q = first;
+  for (var k = 2; k <= min(n, 60000); k = k + 1) {
+    let r = (x + x) * q - p;
+    p = q;
+    q = r;
+    if (f32_isnan(r)) {
+      break;
+    }
+  }
+  return select(select(q, 1.0, n == 0), 0.0, n < 0);
+}
+
+fn f32_chebyshev_polynomial_t(x: f32, n: i32) -> f32 {
+  if (abs(x) == 1.0) {
+    return select(select(1.0, -1.0, x < 0.0 && (n & 1) == 1), 0.0, n < 0);
+  }
+  if (n > 32 && abs(x) < 1.0) {
+    return f32_cos(f32(n) * f32_acos(x));
+  }
+  return f32_chebyshev_recurrence(x, x, n);
+}
+
+fn f32_chebyshev_polynomial_u(x: f32, n: i32) -> f32 {
+  if (abs(x) == 1.0) {
+    return select(select(1.0, -1.0, x < 0.0 && (n & 1) == 1) * f32(n + 1), 0.0, n < 0);
+  }
+  if (n > 32 && abs(x) < 1.0) {
+    return f32_sin(f32(n + 1) * f32_acos(x)) / sqrt((1.0 - x) * (1.0 + x));
+  }
+  return f32_chebyshev_recurrence(x, x + x, n);
+}
+
+fn f32_chebyshev_polynomial_v(x: f32, n: i32) -> f32 {
+  if (abs(x) == 1.0) {
+    let low = select(1.0, -1.0, (n & 1) == 1) * f32(n + n + 1);
+    return select(select(low, 1.0, x > 0.0), 0.0, n < 0);
+  }
+  if (n > 32 && abs(x) < 1.0) {
+    return f32_cos((f32(n) + 0.5) * f32_acos(x)) / sqrt(0.5 + 0.5 * x);
+  }
+  return f32_chebyshev_recurrence(x, x + x - 1.0, n);
+}
+
+fn f32_chebyshev_polynomial_w(x: f32, n: i32) -> f32 {
+  if (abs(x) == 1.0) {
+    return select(select(select(1.0, -1.0, (n & 1) == 1), f32(n + n + 1), x > 0.0), 0.0, n < 0);
+  }
+  if (n > 32 && abs(x) < 1.0) {
+    return f32_sin((f32(n) + 0.5) * f32_acos(x)) / sqrt(0.5 - 0.5 * x);
+  }
+  return f32_chebyshev_recurrence(x, x + x + 1.0, n);
+}
+
+fn f32_shifted_chebyshev_polynomial_t(x: f32, n: i32) -> f32 {
+  return f32_chebyshev_polynomial_t(x + x - 1.0, n);
+}
+
+fn f32_shifted_chebyshev_polynomial_u(x: f32, n: i32) -> f32 {
+  return f32_chebyshev_polynomial_u(x + x - 1.0, n);
+}
+
+fn f32_shifted_chebyshev_polynomial_v(x: f32, n: i32) -> f32 {
+  return f32_chebyshev_polynomial_v(x + x - 1.0, n);
+}
+
+fn f32_shifted_chebyshev_polynomial_w(x: f32, n: i32) -> f32 {
+  return f32_chebyshev_polynomial_w(x + x - 1.0, n);
+}
+
+// torch's float32 limit for the degree is 128, NaN beyond it.
+fn f32_hermite_polynomial_h(x: f32, n: i32) -> f32 {
+  var p = 1.0;
+  var q = x + x;
+  for (var k = 2; k <= min(n, 128); k = k + 1) {
+    let r = (x + x) * q - f32(2 * k - 2) * p;
+    p = q;
+    q = r;
+  }
+  return select(select(select(q, 1.0, n == 0), 0.0, n < 0), f32_nan(), n > 128);
+}
+
+fn f32_hermite_polynomial_he(x: f32, n: i32) -> f32 {
+  var p = 1.0;
+  var q = x;
+  for (var k = 1; k < min(n, 128); k = k + 1) {
+    let r = x * q - f32(k) * p;
+    p = q;
+    q = r;
+  }
+  return select(select(select(q, 1.0, n == 0), 0.0, n < 0), f32_nan(), n > 128);
+}
+
+fn f32_laguerre_polynomial_l(x: f32, n: i32) -> f32 {
+  var p = 1.0;
+  var q = 1.0 - x;
+  for (var k = 1; k < min(n, 60000); k = k + 1) {
+    let r = ((f32(k + k) + (1.0 - x)) * q - f32(k) * p) / f32(k + 1);
+    p = q;
+    q = r;
+    if (f32_isnan(r)) {
+      break;
+    }
+  }
+  return select(select(q, 1.0, n == 0 || x == 0.0), 0.0, n < 0);
+}
+
+fn f32_legendre_polynomial_p(x: f32, n: i32) -> f32 {
+  if (abs(x) == 1.0) {
+    return select(select(1.0, -1.0, x < 0.0 && (n & 1) == 1), 0.0, n < 0);
+  }
+  var p = 1.0;
+  var q = x;
+  for (var k = 1; k < min(n, 60000); k = k + 1) {
+    let r = (f32(k + k + 1) * x * q - f32(k) * p) / f32(k + 1);
+    p = q;
+    q = r;
+    if (f32_isnan(r)) {
+      break;
+    }
+  }
+  return select(select(q, 1.0, n == 0), 0.0, n < 0);
 }

@@ -9,11 +9,12 @@ fn i32_div_trunc(a: i32, b: i32) -> i32 {
   return a / b;
 }
 
+// Remainders are taken from the quotient: `%` becomes OpSRem, which Vulkan leaves undefined for negative operands, and
+// NVIDIA's driver (580) answers -2147483647 % -2147483648 with 1.
 fn i32_fmod(a: i32, b: i32) -> i32 {
-  return a % b;
+  return a - (a / b) * b;
 }
 
-// The remainder is taken from the quotient: on negative operands some drivers' `%` takes the divisor's sign.
 fn i32_div_floor(a: i32, b: i32) -> i32 {
   let q = a / b;
   let r = a - q * b;

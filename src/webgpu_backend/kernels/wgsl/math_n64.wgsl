@@ -38,7 +38,7 @@ fn n64_div_trunc(a: i64, b: i64) -> i64 {
   return a / b;
 }
 
-// The remainder comes from the quotient: `%` on negative operands is left open by SPIR-V's OpSRem in Vulkan.
+// From the quotient, as i32_fmod and for its reason.
 fn n64_fmod(a: i64, b: i64) -> i64 {
   return a - (a / b) * b;
 }
