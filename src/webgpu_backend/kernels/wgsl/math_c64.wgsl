@@ -491,7 +491,7 @@ fn c64_zero_nan(a: vec2<f32>) -> vec2<f32> {
   return select(a, zero, vec2<bool>(f32_isnan(a.x), f32_isnan(a.y)));
 }
 
-// The product of C99's annex G, where an infinite operand gives an infinity. torch's power is built on it, its `mul` is not.
+// The product of C99's annex G, where an infinite operand gives an infinity. torch's power needs it, its `mul` does not.
 fn c64_mul_infinite(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
   let plain = c64_mul(a, b);
   if (!(f32_isnan(plain.x) && f32_isnan(plain.y))) {
