@@ -815,7 +815,7 @@ fn f32_zeta(x: f32, q: f32) -> f32 {
   if (q > 0.0) {
     return f32_zeta_positive(x, q);
   }
-  if (trunc(x) != x) {
+  if (!(trunc(x) == x)) {
     return f32_nan();
   }
   let g = trunc(q) - q;
@@ -840,11 +840,14 @@ fn f32_polygamma(n: i32, x: f32) -> f32 {
   return select(-f, f, (n & 1) == 1) * f32_zeta(f32(n + 1), x);
 }
 
-// x^a e^-x / Gamma(a + 1).
+// x^a e^-x / Gamma(a + 1). e^-x is kept from becoming denormal while the power is still to come.
 fn f32_igamma_factor(a: f32, x: f32) -> f32 {
+  if (x > 1e4 && x > 2.0 * a) {
+    return 0.0;
+  }
   if (a < 3.0) {
-    let p = f32_pow(x, a) * f32_exp_scaled(-x, 30) * f32_exp(-f32_lgamma_1p(a));
-    return select(p * 9.31322575e-10, 0.0, x > 105.0);
+    let k = select(0, 30, x > 60.0);
+    return f32_pow(x, a) * f32_exp_scaled(-x, k) * f32_exp(-f32_lgamma_1p(a)) * f32_exp2i(-k);
   }
   let s = (x - a) / a;
   let wide = abs(s) > 0.29;
@@ -1021,7 +1024,7 @@ fn f32_i1e(x: f32) -> f32 {
   let a = abs(x);
   let c = min(a, 8.0);
   let r = select(f32_i1_small(c) * f32_exp(-c), f32_i1_large(1.0 / a) / sqrt(a), a > 8.0);
-  return select(f32_copysign(r, x), x, f32_isnan(x));
+  return select(select(r, -r, x < 0.0), x, f32_isnan(x));
 }
 
 // e^x / 64 first: I0 is finite a little further than e^x.
@@ -1034,7 +1037,7 @@ fn f32_i0(x: f32) -> f32 {
 fn f32_i1(x: f32) -> f32 {
   let a = abs(x);
   let r = select(f32_i1_small(min(a, 8.0)), f32_exp_scaled(a, -6) * (f32_i1_large(1.0 / a) * 64.0 / sqrt(a)), a > 8.0);
-  return select(f32_copysign(r, x), x, f32_isnan(x));
+  return select(select(r, -r, x < 0.0), x, f32_isnan(x));
 }
 
 fn f32_modified_bessel_i0(x: f32) -> f32 {
@@ -1096,12 +1099,12 @@ fn f32_sincos(x: f32) -> vec2<f32> {
   return select(vec2<f32>(bitcast<f32>(s), bitcast<f32>(c)), vec2<f32>(f32_nan()), !f32_isfinite(x));
 }
 
-// (J0, Y0) for x > 5 from the modulus series; the phase x - pi/4 is never formed, so no digits of x are lost.
+// (J0, Y0) for x > 3 from the modulus series; the phase x - pi/4 is never formed, so no digits of x are lost.
 fn f32_bessel_0_large(x: f32) -> vec2<f32> {
   let t = 1.0 / x;
   let w = t * t;
-  let p = (((2.04487634 * w - 0.479959518) * w + 0.111140907) * w - 0.0703088269) * w + 1.0;
-  let q = t * (((0.754309177 * w - 0.205626279) * w + 0.0730388463) * w - 0.124999456);
+  let p = (((((28.7527523 * w - 13.4557571) * w + 2.97375631) * w - 0.499740869) * w + 0.111219145) * w - 0.070308201) * w + 1.0;
+  let q = t * (((((10.2409382 * w - 4.72153091) * w + 1.0761894) * w - 0.212830618) * w + 0.0730884597) * w - 0.124999501);
   let v = f32_sincos(x);
   let m = 0.564189584 / sqrt(x);
   let sum = v.y + v.x;
@@ -1112,8 +1115,8 @@ fn f32_bessel_0_large(x: f32) -> vec2<f32> {
 fn f32_bessel_1_large(x: f32) -> vec2<f32> {
   let t = 1.0 / x;
   let w = t * t;
-  let p = (((-2.37448239 * w + 0.57237339) * w - 0.143053159) * w + 0.117183343) * w + 1.0;
-  let q = t * (((-0.890980482 * w + 0.253083646) * w - 0.102306224) * w + 0.374999374);
+  let p = (((((-32.7389641 * w + 15.4016047) * w - 3.44274426) * w + 0.595372915) * w - 0.143150464) * w + 0.117182672) * w + 1.0;
+  let q = t * (((((-11.7490196 * w + 5.45655823) * w - 1.26469302) * w + 0.26151365) * w - 0.102365375) * w + 0.374999434);
   let v = f32_sincos(x);
   let m = 0.564189584 / sqrt(x);
   let sum = v.y + v.x;
@@ -1121,20 +1124,20 @@ fn f32_bessel_1_large(x: f32) -> vec2<f32> {
   return m * vec2<f32>(p * difference + q * sum, q * difference - p * sum);
 }
 
-// J0 for |x| <= 5, keeping its two zeros.
+// J0 for |x| <= 3, keeping its zero.
 fn f32_bessel_j0_small(x: f32) -> f32 {
   let z = x * x;
-  return (z - 5.78318596) * (z - 30.4712623) * ((((((6.25896235e-15 * z - 2.01667784e-12) * z + 3.92179594e-10) * z - 5.31652127e-08) * z + 4.78429092e-06) * z - 0.000251202233) * z + 0.00567469327);
+  return (z - 5.78318596) * (((((4.09812351e-10 * z - 6.48600817e-08) * z + 6.40432108e-06) * z - 0.000396989548) * z + 0.0133291511) * z - 0.172915071);
 }
 
 fn f32_bessel_j1_small(x: f32) -> f32 {
   let z = x * x;
-  return x * (z - 14.6819706) * (z - 49.2184563) * ((((((3.80184915e-16 * z - 1.2102648e-13) * z + 2.56114869e-11) * z - 3.93021082e-09) * z + 4.08596975e-07) * z - 2.53047892e-05) * z + 0.000691922847);
+  return x * (((((-4.81841322e-09 * z + 6.70102793e-07) * z - 5.42175439e-05) * z + 0.00260409643) * z - 0.0624999553) * z + 0.5);
 }
 
 fn f32_bessel_j0(x: f32) -> f32 {
   let a = abs(x);
-  if (a <= 5.0) {
+  if (a <= 3.0) {
     return f32_bessel_j0_small(a);
   }
   return f32_bessel_0_large(a).x;
@@ -1142,7 +1145,7 @@ fn f32_bessel_j0(x: f32) -> f32 {
 
 fn f32_bessel_j1(x: f32) -> f32 {
   let a = abs(x);
-  if (a <= 5.0) {
+  if (a <= 3.0) {
     return f32_bessel_j1_small(x);
   }
   let r = f32_bessel_1_large(a).x;
@@ -1150,20 +1153,20 @@ fn f32_bessel_j1(x: f32) -> f32 {
 }
 
 fn f32_bessel_y0(x: f32) -> f32 {
-  if (x > 5.0 || f32_isnan(x)) {
+  if (x > 3.0 || f32_isnan(x)) {
     return f32_bessel_0_large(x).y;
   }
   let z = x * x;
-  let r = ((((((((-1.19165864e-14 * z + 3.93106641e-12) * z - 7.6437634e-10) * z + 1.03518566e-07) * z - 9.49449714e-06) * z + 0.000538600609) * z - 0.0160739645) * z + 0.177606016) * z - 0.0738042966) + 0.636619772 * f32_log(x) * f32_bessel_j0_small(x);
+  let r = ((((((-6.45094089e-10 * z + 1.02054912e-07) * z - 9.48567231e-06) * z + 0.000538574124) * z - 0.0160739291) * z + 0.177606001) * z - 0.0738042966) + 0.636619772 * f32_log(x) * f32_bessel_j0_small(x);
   return select(select(r, -f32_inf(), x == 0.0), f32_nan(), x < 0.0);
 }
 
 fn f32_bessel_y1(x: f32) -> f32 {
-  if (x > 5.0 || f32_isnan(x)) {
+  if (x > 3.0 || f32_isnan(x)) {
     return f32_bessel_1_large(x).y;
   }
   let z = x * x;
-  let r = x * ((((((((-8.59583276e-16 * z + 2.70943776e-13) * z - 5.69719757e-11) * z + 8.94586094e-09) * z - 9.92878199e-07) * z + 7.16443028e-05) * z - 0.00295531191) * z + 0.0543486997) * z - 0.196057096) + 0.636619772 * (f32_log(x) * f32_bessel_j1_small(x) - 1.0 / x);
+  let r = x * ((((((-5.12351481e-11 * z + 8.91473828e-09) * z - 9.9300496e-07) * z + 7.16460054e-05) * z - 0.0029553168) * z + 0.0543487035) * z - 0.196057096) + 0.636619772 * (f32_log(x) * f32_bessel_j1_small(x) - 1.0 / x);
   return select(select(r, -f32_inf(), x == 0.0), f32_nan(), x < 0.0);
 }
 
