@@ -75,6 +75,12 @@ class Meta:
     def __init__(self, sizes, strides, dtype: torch.dtype):
         if dtype not in _DL_CODES:
             raise TypeError(f"webgpu: tensors of dtype {dtype} are not supported")
+        if dtype in (torch.float64, torch.complex128) and not gpu().caps.f64:
+            raise TypeError(
+                f"webgpu: {dtype} needs an adapter with the shader-f64 feature, and {gpu().name} was opened without it; "
+                f"use {'torch.float32' if dtype is torch.float64 else 'torch.complex64'} "
+                "(tensor.float(), or torch.set_default_dtype(torch.float32))"
+            )
         n = len(sizes)
         code, bits = _DL_CODES[dtype]
         self.sizes = tuple(sizes)

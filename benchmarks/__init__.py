@@ -1,0 +1,1 @@
+"""Timings. Nothing here is a test."""
