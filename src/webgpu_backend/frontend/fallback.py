@@ -87,6 +87,9 @@ def boxed(op, *args, **kwargs):
 
 def _decompose(op, args, kwargs):
     name = op.name()
+    functional = _functional_of(op)
+    if functional is not None and _native(functional):
+        return _through_functional(op, functional, args, kwargs)
     if name not in DENIED:
         found = decomposition_table.get(op)
         if found is not None:
@@ -94,10 +97,14 @@ def _decompose(op, args, kwargs):
             if result is not NotImplemented:
                 _decomposed[name] += 1
                 return result
-    functional = _functional_of(op)
     if functional is not None:
         return _through_functional(op, functional, args, kwargs)
     return NotImplemented
+
+
+@cache
+def _native(op) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "PrivateUse1")
 
 
 @cache
