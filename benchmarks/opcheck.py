@@ -1,0 +1,186 @@
+"""One OpInfo entry on the device against the CPU: forward, gradient, and which operators fell back.
+
+Used by the coverage run and by tests/device/test_ops.py, so that both mean the same by "right".
+"""
+
+import contextlib
+import warnings
+from dataclasses import dataclass, field
+from itertools import islice
+
+import torch
+from torch.testing import assert_close
+from torch.utils._pytree import tree_leaves
+
+TOLERANCE = {  # relative, absolute
+    torch.float32: (1e-3, 2e-4),
+    torch.complex64: (1e-3, 2e-4),
+    torch.float16: (1e-2, 1e-2),
+    torch.bfloat16: (3e-2, 3e-2),
+    torch.float64: (1e-6, 1e-6),
+}
+# The values are random: shape, dtype and repeatability by seed are compared, distributions in tests/device/test_random.
+RANDOM = {
+    "bernoulli", "multinomial", "normal", "uniform", "cauchy", "exponential", "geometric", "log_normal", "rand_like",
+    "randn", "randn_like", "randint", "randint_like", "nn.functional.dropout", "nn.functional.dropout2d",
+    "nn.functional.dropout3d", "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout",
+    "nn.functional.rrelu", "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
+    "pca_lowrank", "svd_lowrank", "native_dropout_backward", "torch.ops.aten._safe_softmax.default_",
+}  # fmt: skip
+# What is returned is memory nobody has written.
+UNINITIALISED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+
+
+@dataclass
+class Outcome:
+    name: str
+    dtype: str
+    samples: int = 0
+    status: str = "right"  # right, wrong, error, unmovable
+    detail: str = ""
+    fallbacks: dict = field(default_factory=dict)
+
+
+def to_device(x, device):
+    if isinstance(x, torch.Tensor):
+        if x.layout is not torch.strided:
+            raise Unmovable(f"layout {x.layout}")
+        moved = x.detach().to(device)
+        return moved.requires_grad_(x.requires_grad)
+    if isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu"):
+        return torch.device(device)
+    return x
+
+
+class Unmovable(Exception):
+    """A sample holds something that no device but the CPU can take."""
+
+
+def move(sample, device):
+    with contextlib.suppress(AttributeError):
+        return sample.transform(lambda x: to_device(x, device))
+    raise Unmovable("no transform")
+
+
+def check(op, dtype, device="webgpu", limit=10) -> Outcome:
+    import webgpu_backend
+
+    outcome = Outcome(op.formatted_name if hasattr(op, "formatted_name") else op.name, str(dtype).removeprefix("torch."))
+    outcome.name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+    differentiable = (dtype.is_floating_point or dtype.is_complex) and op.supports_autograd
+    webgpu_backend.reset_fallbacks()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        try:
+            samples = list(islice(op.sample_inputs("cpu", dtype, requires_grad=differentiable), limit))
+        except Exception as error:  # the database itself refuses this dtype on the CPU
+            outcome.status, outcome.detail = "unmovable", f"samples: {error}"
+            return outcome
+        for index, sample in enumerate(samples):
+            try:
+                if compare(op, sample, dtype, device, differentiable):
+                    outcome.samples += 1
+            except Unmovable as error:
+                outcome.detail = str(error)
+            except AssertionError as error:
+                outcome.status, outcome.detail = "wrong", f"sample {index}: {_first_lines(error)}"
+                break
+            except Exception as error:
+                outcome.status = "error"
+                outcome.detail = f"sample {index}: {type(error).__name__}: {_first_lines(error)}"
+                break
+    if outcome.status == "right" and not outcome.samples:
+        outcome.status = "unmovable"
+    outcome.fallbacks = webgpu_backend.fallbacks()
+    return outcome
+
+
+def _first_lines(error) -> str:
+    return " / ".join(line for line in str(error).splitlines() if line.strip())[:400]
+
+
+def compare(op, sample, dtype, device, differentiable) -> bool:
+    """False where the CPU itself refuses the sample."""
+    moved = move(sample, device)
+    try:
+        torch.manual_seed(1)
+        want = op(sample.input, *sample.args, **sample.kwargs)
+    except Exception:
+        return False
+    torch.manual_seed(1)
+    got = op(moved.input, *moved.args, **moved.kwargs)
+    shapes_only = op.name in UNINITIALISED
+    if op.name in RANDOM:
+        torch.manual_seed(1)
+        again = move(sample, device)
+        repeat = op(again.input, *again.args, **again.kwargs)
+        for a, b in zip(tree_leaves(got), tree_leaves(repeat)):
+            if isinstance(a, torch.Tensor):
+                assert_close(a.detach().cpu(), b.detach().cpu(), rtol=0, atol=0, equal_nan=True)
+        shapes_only = True
+    process = sample.output_process_fn_grad
+    if not shapes_only:
+        got, want = process(got), process(want)
+    match(got, want, dtype, shapes_only)
+    if differentiable and not shapes_only:
+        compare_gradients(got, want, sample, moved, dtype)
+    return True
+
+
+def match(got, want, dtype, shapes_only=False) -> None:
+    ours, theirs = tree_leaves(got), tree_leaves(want)
+    assert len(ours) == len(theirs), f"{len(ours)} results, the CPU gives {len(theirs)}"
+    for a, b in zip(ours, theirs):
+        if not isinstance(b, torch.Tensor):
+            if not shapes_only:
+                assert a == b, f"{a} is not {b}"
+            continue
+        assert a.dtype == b.dtype, f"dtype {a.dtype}, the CPU gives {b.dtype}"
+        assert a.shape == b.shape, f"shape {tuple(a.shape)}, the CPU gives {tuple(b.shape)}"
+        if not shapes_only:
+            rtol, atol = TOLERANCE.get(dtype if dtype in TOLERANCE and _inexact(b) else b.dtype, (0, 0))
+            assert_close(_host(a), _host(b), rtol=rtol, atol=atol, equal_nan=True)
+
+
+def _inexact(x) -> bool:
+    return x.dtype.is_floating_point or x.dtype.is_complex
+
+
+def _host(x):
+    x = x.detach().cpu().resolve_conj().resolve_neg()
+    return x.to(torch.int64) if x.dtype in (torch.uint16, torch.uint32, torch.uint64) else x
+
+
+def compare_gradients(got, want, sample, moved, dtype) -> None:
+    theirs_in = [t for t in tree_leaves((sample.input, sample.args, sample.kwargs)) if _wants_grad(t)]
+    ours_in = [t for t in tree_leaves((moved.input, moved.args, moved.kwargs)) if _wants_grad(t)]
+    theirs = [t for t in tree_leaves(want) if isinstance(t, torch.Tensor) and t.requires_grad]
+    ours = [t for t in tree_leaves(got) if isinstance(t, torch.Tensor) and t.requires_grad]
+    if not theirs or not theirs_in:
+        return
+    assert len(ours) == len(theirs), "other outputs are differentiable than on the CPU"
+    generator = torch.Generator().manual_seed(7)
+    seeds = [torch.randn(t.shape, dtype=t.dtype, generator=generator) for t in theirs]
+    try:
+        want_grads = torch.autograd.grad(theirs, theirs_in, seeds, allow_unused=True)
+    except Exception:  # the CPU has no gradient for this sample
+        return
+    got_grads = torch.autograd.grad(ours, ours_in, [s.to(ours[0].device) for s in seeds], allow_unused=True)
+    for a, b in zip(got_grads, want_grads):
+        assert (a is None) == (b is None), "a gradient is missing on one side"
+        if b is not None and b.layout is torch.strided:
+            match(a, b, dtype)
+
+
+def _wants_grad(t) -> bool:
+    return isinstance(t, torch.Tensor) and t.requires_grad
+
+
+def database():
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return op_db
+
+
+
