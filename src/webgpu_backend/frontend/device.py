@@ -11,6 +11,7 @@ from .. import tensor as T
 from ..ops import elementwise
 from ..runtime import gpu as runtime
 from ..runtime.gpu import gpu
+from . import rng
 
 
 def _index(device) -> int:
@@ -365,6 +366,7 @@ def module() -> types.ModuleType:
     for item in _PUBLIC:
         setattr(m, "default_stream" if item is default_stream and hasattr(m, "current_stream") else item.__name__, item)
     m.current_stream = current_stream
+    rng.install(m)
     return m
 
 

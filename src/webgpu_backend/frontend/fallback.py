@@ -14,6 +14,8 @@ from torch.utils._pytree import tree_map
 from .. import env
 from .. import tensor as T
 from ..dtypes import Unsupported
+from ..ops.random import DEFAULT, STREAMS
+from .rng import cpu_twin
 
 aten = torch.ops.aten
 _counts: Counter[str] = Counter()
@@ -197,13 +199,15 @@ def on_cpu(op, *args, **kwargs):
             return found
         if isinstance(x, torch.device) and x.type == T.NAME:
             return torch.device("cpu")
-        if isinstance(x, torch.Generator) and x.device.type == T.NAME:
-            return x.cpu_twin()
+        if isinstance(x, torch._C.Generator) and (philox := STREAMS.get(x._cdata)) is not None:
+            return cpu_twin(philox)
         return x
 
     cpu_args = list(tree_map(to_cpu, list(args)))
     cpu_kwargs = tree_map(to_cpu, kwargs)
     _wrap_numbers(op, cpu_args)
+    if _draws(op) and not any(isinstance(x, torch._C.Generator) for x in (*cpu_args, *cpu_kwargs.values())):
+        cpu_kwargs["generator"] = cpu_twin(DEFAULT)  # the device's seed decides, not the CPU's
     result = op(*cpu_args, **cpu_kwargs)
     written = {}
     for i, arg_name in _written(op):
@@ -251,6 +255,11 @@ def _wrap_numbers(op, args: list) -> None:
     for i, (value, argument) in enumerate(zip(args, op._schema.arguments)):
         if isinstance(value, (int, float, complex)) and str(argument.type) in ("Tensor", "Optional[Tensor]"):
             args[i] = torch.tensor(value)
+
+
+@cache
+def _draws(op) -> bool:
+    return any(str(a.type) == "Optional[Generator]" for a in op._schema.arguments)
 
 
 @cache
