@@ -86,6 +86,28 @@ def ulp_error(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     return np.where(same, 0, np.where(np.isnan(error), np.inf, error))
 
 
+NORMAL = 2.0**-126
+
+
+@functools.cache
+def keeps_denormals() -> bool:
+    """Whether arithmetic on this adapter does; many GPUs take and give 0 for them."""
+    return evaluate("f32_ldexp", np.array([1e-39], np.float32), np.array([-1]))[0] != 0
+
+
+def within_reach(inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The inputs without denormals, where the adapter flushes them."""
+    if keeps_denormals():
+        return inputs
+    denormal = np.any([(x.dtype.kind == "f") & (x != 0) & (np.abs(x) < NORMAL) for x in inputs], axis=0)
+    return [x[~denormal] for x in inputs]
+
+
+def flushed(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """Results that a flushed denormal on the way to them explains."""
+    return (not keeps_denormals()) & (np.abs(got) < 1e-34) & (np.abs(want) < 1e-34)
+
+
 @dataclass(frozen=True)
 class Case:
     """A function, its float64 reference, boxes of arguments ((low, high) for each), and the error allowed there."""
@@ -184,6 +206,7 @@ ACCURACY = [
     Case("gelu_tanh", functools.partial(F.gelu, approximate="tanh"), [(-8.0, 8.0)], 4, 3e-7),
     Case("fmod", torch.fmod, [((-9.0, 9.0), (-9.0, 9.0)), ((1e-38, ALL), (1e-38, ALL))], 0),
     Case("remainder", torch.remainder, [((-9.0, 9.0), (-9.0, 9.0)), ((1e-38, ALL), (1e-38, ALL))], 1),
+    Case("div", torch.div, [((-9.0, 9.0), (0.1, 9.0)), ((1e-18, 1e18), (1e-18, 1e18))], 3),
     Case("hypot", torch.hypot, [((-9.0, 9.0), (-9.0, 9.0)), ((1e-38, ALL), (1e-38, ALL))], 2.5),
     Case("logaddexp", torch.logaddexp, [((-9.0, 9.0), (-9.0, 9.0)), ((-1e3, 1e3), (-1e3, 1e3))], 2, 1e-7),
     Case("logaddexp2", torch.logaddexp2, [((-9.0, 9.0), (-9.0, 9.0)), ((-1e3, 1e3), (-1e3, 1e3))], 2, 2e-7),
@@ -200,7 +223,7 @@ ACCURACY = [
     Case("digamma", torch.digamma, [(-10.0, -1e-3)], 4, 2e-6),
     Case("trigamma", functools.partial(torch.polygamma, 1), [(1e-10, 1e10), (0.1, 5.0)], 8),
     Case("polygamma", sample_polygamma, [((0, 5), (0.5, 50.0)), ((2, 9), (0.1, 5.0))], 12, 1e-7),
-    Case("zeta", torch.special.zeta, [((1.01, 10.0), (0.01, 50.0)), ((1.01, 60.0), (1.0, 12.0))], 10),
+    Case("zeta", torch.special.zeta, [((1.01, 10.0), (0.01, 50.0)), ((1.01, 20.0), (1.0, 12.0))], 10),
     Case(
         "igamma",
         torch.igamma,
@@ -255,11 +278,13 @@ ACCURACY += [
 def test_accuracy(case):
     for box in case.boxes:
         inputs = samples(box if isinstance(box[0], tuple) else (box,), case.size)
+        inputs = within_reach(inputs)
         want = case.reference(*map(double, inputs)).numpy()
         got = evaluate("f32_" + case.name, *inputs)
         spacing = np.spacing(np.clip(np.nan_to_num(np.abs(want)), 2.0**-126, ALL).astype(np.float32))
         with np.errstate(over="ignore"):
             error = np.maximum(ulp_error(got, want) - case.atol / spacing, 0)
+        error[flushed(got, want)] = 0
         k = int(np.argmax(error))
         at = ", ".join(repr(float(x[k])) for x in inputs)
         assert error[k] <= case.ulp, f"{case.name}({at}) = {got[k]!r}, not {want[k]!r}: {error[k]:.2f} ulp"
@@ -299,7 +324,7 @@ SPECIAL = np.concatenate([SPECIAL, -SPECIAL])
 # Compared with torch, -0 apart from 0: (ulp allowed, reference type); its float32 sinh and sqrt are not good enough.
 EXACT = {
     "isnan isinf isfinite signbit sign sgn trunc round floor ceil frac": (0, torch.float32),
-    "eq ne lt le gt ge min max fmin fmax copysign nextafter floor_divide frexp_mantissa frexp_exponent": (
+    "eq ne lt le gt ge min max fmin fmax copysign nextafter frexp_mantissa frexp_exponent": (
         0,
         torch.float32,
     ),
@@ -307,6 +332,7 @@ EXACT = {
         4,
         torch.float64,
     ),
+    "div floor_divide": (2, torch.float32),
     "sqrt rsqrt atan2 pow hypot": (4, torch.float64),
     "sigmoid logaddexp": (4, torch.float32),
     "erfc erfcx erfinv ndtr log_ndtr ndtri lgamma digamma i0 i0e i1 i1e entr xlogy xlog1py": (64, torch.float64),
@@ -356,15 +382,26 @@ SPECIAL_CASES = [(name, *how) for names, how in EXACT.items() for name in names.
 @pytest.mark.parametrize("name, ulp, kind", SPECIAL_CASES, ids=[c[0] for c in SPECIAL_CASES])
 def test_special_values(name, ulp, kind):
     count = library()["f32_" + name][2].count(":")
-    inputs = [SPECIAL] if count == 1 else [m.ravel() for m in np.meshgrid(SPECIAL, SPECIAL)]
+    inputs = within_reach([SPECIAL] if count == 1 else [m.ravel() for m in np.meshgrid(SPECIAL, SPECIAL)])
     reference = TORCH_NAME.get(name) or getattr(torch, name, None) or getattr(torch.special, name)
     want = reference(*(torch.from_numpy(x).to(kind) for x in inputs)).float().numpy()
     got = evaluate("f32_" + name, *inputs)
     bad = (ulp_error(got, want.astype(np.float64)) > ulp) | (
         (got == 0) & (want == 0) & (np.signbit(got) != np.signbit(want))
     )
+    bad &= ~flushed(got, want)
     shown = [(*(float(x[k]) for x in inputs), got[k], want[k]) for k in np.nonzero(bad)[0][:8]]
     assert not bad.any(), f"(arguments, got, want): {shown}"
+
+
+def test_denormals_that_no_arithmetic_flushes():
+    """These read the bits, so they are right on every adapter."""
+    x = np.array([TINY, 1e-44, 1e-40, 1e-38, 1.17e-38], np.float32)
+    for name in ("log", "log2", "log10", "sign", "frexp_mantissa", "frexp_exponent", "nextafter", "copysign", "fmod"):
+        pair = (x, -x[::-1]) if library()["f32_" + name][2].count(":") == 2 else (x,)
+        reference = TORCH_NAME.get(name) or getattr(torch, name)
+        want = reference(*(torch.from_numpy(v.copy()) for v in pair)).double().numpy()
+        assert ulp_error(evaluate("f32_" + name, *pair), want).max() <= 2, name
 
 
 def test_fmod_special_values():
@@ -392,7 +429,7 @@ def test_every_function_parses():
 
 
 HELPERS = """
-nan inf exp2i exp_poly exp_rest exp_bounded exp_scaled exp2_poly expm1_poly log_poly log_exponent
+nan inf exp2i exp_poly exp_rest exp_bounded exp_scaled exp2_poly expm1_poly log_poly log_exponent log_split
 log_special mulhi trig_reduce trig_reduce_large sin_poly cos_poly asin_poly atan_poly head exp_square
 erfcx_positive ndtr_negative pi_reduce sinpi cospi stirling lgamma_poly lgamma_1p lgamma_positive
 digamma_positive zeta_positive log1p_rest igamma_factor igamma_uniform igamma_series igammac_series

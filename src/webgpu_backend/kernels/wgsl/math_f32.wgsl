@@ -73,7 +73,9 @@ fn f32_fmax(a: f32, b: f32) -> f32 {
 }
 
 fn f32_sign(x: f32) -> f32 {
-  return select(0.0, 1.0, f32_gt(x, 0.0)) - select(0.0, 1.0, f32_lt(x, 0.0));
+  let u = bitcast<u32>(x);
+  let one = bitcast<f32>((u & 0x80000000u) | 0x3f800000u);
+  return select(one, 0.0, (u & 0x7fffffffu) - 1u >= 0x7f800000u);
 }
 
 fn f32_sgn(x: f32) -> f32 {
@@ -112,13 +114,22 @@ fn f32_rsqrt(x: f32) -> f32 {
   return 1.0 / sqrt(x);
 }
 
+// On the bits alone: where denormals are flushed, a float comparison takes them for 0.
 fn f32_nextafter(a: f32, b: f32) -> f32 {
   let u = bitcast<i32>(a);
-  let away = (a < b) == (u >= 0);
-  let step = bitcast<f32>(u + select(-1, 1, away));
+  let v = bitcast<i32>(b);
+  let up = (v ^ ((v >> 31u) & 0x7fffffff)) > (u ^ ((u >> 31u) & 0x7fffffff));
+  let step = bitcast<f32>(u + select(-1, 1, up == (u >= 0)));
   let tiny = bitcast<f32>(1u | (bitcast<u32>(b) & 0x80000000u));
-  let r = select(select(step, tiny, (u & 0x7fffffff) == 0), b, a == b);
+  let same = u == v || ((u | v) & 0x7fffffff) == 0;
+  let r = select(select(step, tiny, (u & 0x7fffffff) == 0), b, same);
   return select(r, f32_nan(), f32_isnan(a) || f32_isnan(b));
+}
+
+// a / b. GPUs multiply by 1/b, which is flushed to 0 for |b| > 2^126.
+fn f32_div(a: f32, b: f32) -> f32 {
+  let s = select(1.0, 5.96046448e-8, abs(b) > 4e37);
+  return (a * s) / (b * s);
 }
 
 // 2^n for n in [-126, 127].
@@ -216,49 +227,51 @@ fn f32_log_poly(f: f32, e: f32) -> f32 {
   return ((p * f) * z + e * -2.12194440e-4 - 0.5 * z) + f + e * 0.693359375;
 }
 
-// Bits of |x| less those of sqrt(1/2): the exponent of x relative to [sqrt(1/2), sqrt(2)) in the upper bits.
+// The exponent of x > 0 relative to [sqrt(1/2), sqrt(2)).
 fn f32_log_exponent(x: f32) -> i32 {
   return (bitcast<i32>(x) - 0x3f3504f3) >> 23u;
 }
 
+// (f, e) with x = 2^e (1 + f), for x > 0. A denormal is read as an integer: many GPUs flush it in any arithmetic.
+fn f32_log_split(x: f32) -> vec2<f32> {
+  let u = bitcast<i32>(x);
+  let tiny = u < 0x00800000;
+  let v = bitcast<i32>(select(x, f32(u), tiny));
+  let e = (v - 0x3f3504f3) >> 23u;
+  return vec2<f32>(bitcast<f32>(v - (e << 23u)) - 1.0, f32(e) - select(0.0, 149.0, tiny));
+}
+
+// r, or what a logarithm is for x = 0, x < 0, inf and NaN.
 fn f32_log_special(r: f32, x: f32) -> f32 {
-  let low = select(r, f32_nan(), x < 0.0);
-  let zero = select(low, -f32_inf(), x == 0.0);
-  return select(zero, x, (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u || bitcast<u32>(x) == 0x7f800000u);
+  let u = bitcast<u32>(x);
+  let top = select(r, x, u >= 0x7f800000u);
+  return select(select(top, f32_nan(), u > 0x80000000u), -f32_inf(), (u << 1u) == 0u);
 }
 
 fn f32_log(x: f32) -> f32 {
-  let tiny = x < 1.17549435e-38;
-  let v = select(x, x * 8388608.0, tiny);
-  let e = f32_log_exponent(v);
-  let m = bitcast<f32>(bitcast<i32>(v) - (e << 23u));
-  return f32_log_special(f32_log_poly(m - 1.0, f32(e) - select(0.0, 23.0, tiny)), x);
+  let v = f32_log_split(x);
+  return f32_log_special(f32_log_poly(v.x, v.y), x);
 }
 
-// log(m) / ln(b) + e * log_b(2) where c = 1/ln(b) - k for a short k: c's rounding error then does not show.
-fn f32_log2(x: f32) -> f32 {
-  let tiny = x < 1.17549435e-38;
-  let v = select(x, x * 8388608.0, tiny);
-  let e = f32_log_exponent(v);
-  let f = bitcast<f32>(bitcast<i32>(v) - (e << 23u)) - 1.0;
+// log(1 + f) - f for f in [sqrt(1/2) - 1, sqrt(2) - 1].
+fn f32_log1p_rest(f: f32) -> f32 {
   let p = ((((((-7.63644055e-2 * f + 1.27622217e-1) * f - 1.31596118e-1) * f + 1.42015800e-1) * f - 1.66234091e-1) * f + 2.00012416e-1) * f - 2.50008196e-1) * f + 3.33333313e-1;
   let z = f * f;
-  let y = (p * f) * z - 0.5 * z;
-  let r = ((y * 0.442695041 + f * 0.442695041) + y) + f + (f32(e) - select(0.0, 23.0, tiny));
-  return f32_log_special(r, x);
+  return (p * f) * z - 0.5 * z;
+}
+
+// 1/ln(2) = 1 + 0.4427 and 1/ln(10) = 0.43359375 + 0.0007: the rounding error of the constant then does not show.
+fn f32_log2(x: f32) -> f32 {
+  let v = f32_log_split(x);
+  let y = f32_log1p_rest(v.x);
+  return f32_log_special(((y * 0.442695041 + v.x * 0.442695041) + y) + v.x + v.y, x);
 }
 
 fn f32_log10(x: f32) -> f32 {
-  let tiny = x < 1.17549435e-38;
-  let v = select(x, x * 8388608.0, tiny);
-  let n = f32_log_exponent(v);
-  let e = f32(n) - select(0.0, 23.0, tiny);
-  let f = bitcast<f32>(bitcast<i32>(v) - (n << 23u)) - 1.0;
-  let p = ((((((-7.63644055e-2 * f + 1.27622217e-1) * f - 1.31596118e-1) * f + 1.42015800e-1) * f - 1.66234091e-1) * f + 2.00012416e-1) * f - 2.50008196e-1) * f + 3.33333313e-1;
-  let z = f * f;
-  let y = (p * f) * z - 0.5 * z;
-  let r = (((f * 7.00731903e-4 + y * 7.00731903e-4) + e * 2.48745663e-4) + y * 0.43359375) + f * 0.43359375 + e * 0.30078125;
-  return f32_log_special(r, x);
+  let v = f32_log_split(x);
+  let y = f32_log1p_rest(v.x);
+  let low = (v.x * 7.00731903e-4 + y * 7.00731903e-4) + v.y * 2.48745663e-4;
+  return f32_log_special((low + y * 0.43359375) + v.x * 0.43359375 + v.y * 0.30078125, x);
 }
 
 // 1 + x = 2^e (1 + f), with f from x itself so that the digits which 1 + x rounds away are kept.
@@ -275,13 +288,13 @@ fn f32_sigmoid(x: f32) -> f32 {
   return 1.0 / (1.0 + f32_exp(-x));
 }
 
-// expm1(2a) / (expm1(2a) + 2): one path for all |x|.
+// expm1(2a) / (expm1(2a) + 2): one path for all |x|. A GPU's division may give a little more than 1.
 fn f32_tanh(x: f32) -> f32 {
   let c = min(abs(x), 10.0) * 2.0;
   let n = round(c * 1.44269504);
   let t = f32_exp2i(i32(n));
   let e = f32_expm1_poly(f32_exp_rest(c, n)) * t + (t - 1.0);
-  let r = bitcast<f32>(bitcast<u32>(e / (e + 2.0)) | (bitcast<u32>(x) & 0x80000000u));
+  let r = f32_copysign(min(e / (e + 2.0), 1.0), x);
   return select(r, x, f32_isnan(x) || abs(x) < 1e-4);
 }
 
@@ -299,8 +312,10 @@ fn f32_gelu(x: f32) -> f32 {
   return 0.5 * x * (1.0 + f32_erf(x * 0.707106781));
 }
 
+// (1 + tanh(u)) / 2 = 1 / (1 + e^-2u) keeps its digits where tanh(u) is near -1.
 fn f32_gelu_tanh(x: f32) -> f32 {
-  return 0.5 * x * (1.0 + f32_tanh(0.797884561 * (x + 0.044715 * (x * x) * x)));
+  let u = 1.59576912 * (x + 0.044715 * (x * x) * x);
+  return x / (1.0 + f32_exp(-u));
 }
 
 fn f32_mulhi(a: u32, b: u32) -> u32 {
@@ -492,15 +507,12 @@ fn f32_head(x: f32) -> f32 {
 // log2(m) = 2/(3 ln 2) s (3 + s^2 + ...) with s = (m - 1)/(m + 1); names ending in h have 12 bits, so their products are exact.
 fn f32_pow(x: f32, y: f32) -> f32 {
   let ax = abs(x);
-  let tiny = ax < 1.17549435e-38;
-  let v = select(ax, ax * 8388608.0, tiny);
-  let n = f32_log_exponent(v);
-  let m = bitcast<f32>(bitcast<i32>(v) - (n << 23u));
-  let e = f32(n) - select(0.0, 23.0, tiny);
-  let f = m - 1.0;
-  let d = m + 1.0;
+  let v = f32_log_split(ax);
+  let f = v.x;
+  let e = v.y;
+  let d = f + 2.0;
   let dh = f32_head(d);
-  let dl = m - (dh - 1.0);
+  let dl = f - (dh - 2.0);
   let s = f / d;
   let sh = f32_head(s);
   let sl = ((f - sh * dh) - sh * dl) / d;
@@ -529,7 +541,7 @@ fn f32_pow(x: f32, y: f32) -> f32 {
   let finite = select(select(power, f32_inf(), t > 129.0), 0.0, t < -151.0);
 
   let yinf = f32_isinf(y);
-  let edge = ax == 0.0 || f32_isinf(x);
+  let edge = bitcast<u32>(ax) == 0u || f32_isinf(x);
   let grows = (ax > 1.0) == (y > 0.0);
   var r = select(finite, select(0.0, f32_inf(), grows), edge || yinf);
   let integer = trunc(y) == y;
@@ -574,10 +586,10 @@ fn f32_remainder(x: f32, y: f32) -> f32 {
 }
 
 fn f32_floor_divide(x: f32, y: f32) -> f32 {
-  let q = x / y;
+  let q = f32_div(x, y);
   let r = f32_fmod(x, y);
   let wrong = (bitcast<u32>(r) & 0x7fffffffu) != 0u && (r < 0.0) != (y < 0.0);
-  let d = (x - r) / y - select(0.0, 1.0, wrong);
+  let d = f32_div(x - r, y) - select(0.0, 1.0, wrong);
   let low = floor(d);
   let f = select(low, low + 1.0, d - low > 0.5);
   let v = select(f, f32_copysign(0.0, q), d == 0.0);
@@ -855,12 +867,6 @@ fn f32_igamma_factor(a: f32, x: f32) -> f32 {
   return 0.398942280 / sqrt(a) * f32_exp(a * l - f32_stirling(a) / a);
 }
 
-// log(1 + x) - x for |x| < 0.3.
-fn f32_log1p_rest(x: f32) -> f32 {
-  let p = ((((((-7.63644055e-2 * x + 1.27622217e-1) * x - 1.31596118e-1) * x + 1.42015800e-1) * x - 1.66234091e-1) * x + 2.00012416e-1) * x - 2.50008196e-1) * x + 3.33333313e-1;
-  return (p * x - 0.5) * (x * x);
-}
-
 // Temme's uniform expansion, DLMF 8.12, for a > 20 and x within 30% of a. side is 1 for the upper function, -1 for the lower.
 fn f32_igamma_uniform(a: f32, x: f32, side: f32) -> f32 {
   let s = (x - a) / a;
@@ -943,6 +949,10 @@ fn f32_igamma_either(a: f32, x: f32, lower: bool) -> f32 {
   }
   if (f32_isnan(a) || f32_isnan(x)) {
     return f32_nan();
+  }
+  if (a > 1e30 || x > 1e30) {
+    let p = select(select(0.0, 0.5, x == a), 1.0, x > a);
+    return select(1.0 - p, p, lower);
   }
   if (a > 20.0 && abs(x - a) < 0.3 * a) {
     return f32_igamma_uniform(a, x, select(1.0, -1.0, lower));
