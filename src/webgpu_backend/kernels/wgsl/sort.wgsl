@@ -1,0 +1,207 @@
+{{ head }}
+// An element on its way: its key in u32 words that order as the values do, then its index. Indices break ties, so the
+// order is total and every network of exchanges is stable.
+{% if words == 1 %}
+alias E = vec2<u32>;
+
+fn less(a: E, b: E) -> bool {
+    return a.x < b.x || (a.x == b.x && a.y < b.y);
+}
+
+fn last() -> E {
+    return E(0xffffffffu);
+}
+{% else %}
+alias E = vec4<u32>;
+
+fn less(a: E, b: E) -> bool {
+    if (a.x != b.x) {
+        return a.x < b.x;
+    }
+    return a.y < b.y || (a.y == b.y && a.z < b.z);
+}
+
+fn last() -> E {
+    return E(0xffffffffu);
+}
+{% endif %}
+{% if source %}
+
+{% if key == "f32" %}
+// NaN is one key above infinity; both zeros are one key.
+fn key_of(x: f32) -> u32 {
+    let u = bitcast<u32>(x);
+    if ((u & 0x7fffffffu) > 0x7f800000u) {
+        return 0xffffffffu;
+    }
+    if ((u & 0x7fffffffu) == 0u) {
+        return 0x80000000u;
+    }
+    return select(u | 0x80000000u, ~u, (u >> 31u) != 0u);
+}
+{% elif key == "f64" %}
+fn key_of(lo: u32, hi: u32) -> vec2<u32> {
+    let m = hi & 0x7fffffffu;
+    if (m > 0x7ff00000u || (m == 0x7ff00000u && lo != 0u)) {
+        return vec2<u32>(0xffffffffu);
+    }
+    if (m == 0u && lo == 0u) {
+        return vec2<u32>(0x80000000u, 0u);
+    }
+    if ((hi >> 31u) != 0u) {
+        return vec2<u32>(~hi, ~lo);
+    }
+    return vec2<u32>(hi | 0x80000000u, lo);
+}
+{% endif %}
+
+fn element(outer: u32, j: u32, inner: u32) -> E {
+    let i = (outer * p.length + j) * p.inner + inner;
+{% if key == "f32" %}
+    return E(key_of({{ a("i") }}) ^ p.flip, j);
+{% elif key == "i32" %}
+    return E((bitcast<u32>({{ a("i") }}) ^ 0x80000000u) ^ p.flip, j);
+{% elif key in ("u32", "bool") %}
+    return E(u32({{ a("i") }}) ^ p.flip, j);
+{% else %}
+{% if caps.i64 %}
+    let x = u64({{ a("i") }});
+    let lo = u32(x & 0xfffffffflu);
+    let hi = u32(x >> 32u);
+{% else %}
+    let x = {{ a("i") }};
+    let lo = x.x;
+    let hi = x.y;
+{% endif %}
+{% if key == "f64" %}
+    let k = key_of(lo, hi) ^ vec2<u32>(p.flip);
+{% else %}
+    let k = vec2<u32>(hi{{ " ^ 0x80000000u" if key == "i64" }}, lo) ^ vec2<u32>(p.flip);
+{% endif %}
+    return E(k, j, 0u);
+{% endif %}
+}
+{% endif %}
+{% if kind != "merge" %}
+
+fn fetch(row: u32, j: u32) -> E {
+    if (j >= p.length) {
+        return last();
+    }
+{% if source %}
+    return element(row / p.inner, j, row % p.inner);
+{% else %}
+    return b_pairs[row * p.length + j];
+{% endif %}
+}
+{% endif %}
+{% if kind == "block" %}
+
+var<workgroup> s: array<E, {{ block }}>;
+
+// A workgroup sorts a block of a row by bitonic exchanges and keeps its first p.keep elements.
+@compute @workgroup_size({{ workgroup }})
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
+    let group = wid.x + wid.y * nwg.x;
+    if (group >= p.groups) {
+        return;
+    }
+    let row = group / p.blocks;
+    let start = (group % p.blocks) * {{ block }}u;
+    for (var k = t; k < {{ block }}u; k += {{ workgroup }}u) {
+        s[k] = fetch(row, start + k);
+    }
+    for (var size = 2u; size <= {{ block }}u; size = size * 2u) {
+        for (var step = size / 2u; step > 0u; step = step / 2u) {
+            workgroupBarrier();
+            for (var q = t; q < {{ block // 2 }}u; q += {{ workgroup }}u) {
+                let low = q & (step - 1u);
+                let i = (q - low) * 2u + low;
+                let x = s[i];
+                let y = s[i + step];
+                if (less(y, x) == ((i & size) == 0u)) {
+                    s[i] = y;
+                    s[i + step] = x;
+                }
+            }
+        }
+    }
+    workgroupBarrier();
+    let base = row * p.stride + (group % p.blocks) * p.keep;
+    let count = min(p.keep, p.stride - (group % p.blocks) * p.keep);
+    for (var k = t; k < count; k += {{ workgroup }}u) {
+        b_out[base + k] = s[k];
+    }
+}
+{% elif kind == "registers" %}
+
+// A thread sorts eight neighbours without memory.
+@compute @workgroup_size({{ workgroup }})
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+    let t = gid.x + gid.y * nwg.x * {{ workgroup }}u;
+    if (t >= p.groups) {
+        return;
+    }
+    let row = t / p.blocks;
+    let start = (t % p.blocks) * 8u;
+{% for k in range(8) %}
+    var x{{ k }} = fetch(row, start + {{ k }}u);
+{% endfor %}
+{% for i, j in network %}
+    if (less(x{{ j }}, x{{ i }})) { let y = x{{ i }}; x{{ i }} = x{{ j }}; x{{ j }} = y; }
+{% endfor %}
+    let base = row * p.stride + start;
+    let count = min(8u, p.stride - start);
+{% for k in range(8) %}
+    if ({{ k }}u < count) { b_out[base + {{ k }}u] = x{{ k }}; }
+{% endfor %}
+}
+{% else %}
+
+// A thread writes p.span neighbours of the merge of two sorted runs; where they start in each run is found by bisection.
+@compute @workgroup_size({{ workgroup }})
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+    let t = gid.x + gid.y * nwg.x * {{ workgroup }}u;
+    if (t >= p.groups) {
+        return;
+    }
+    let row = (t / p.blocks) * p.length;
+    let at = (t % p.blocks) * p.span;
+    let run = at - at % (2u * p.width);
+    let middle = min(run + p.width, p.length);
+    let end = min(run + 2u * p.width, p.length);
+    let diagonal = at - run;
+    let left = row + run;
+    let right = row + middle;
+    let left_count = middle - run;
+    let right_count = end - middle;
+    var low = select(0u, diagonal - right_count, diagonal > right_count);
+    var high = min(diagonal, left_count);
+    while (low < high) {
+        let mid = (low + high) / 2u;
+        if (less(b_pairs[right + diagonal - 1u - mid], b_pairs[left + mid])) {
+            high = mid;
+        } else {
+            low = mid + 1u;
+        }
+    }
+    var i = low;
+    var j = diagonal - low;
+    var x = last();
+    var y = last();
+    if (i < left_count) { x = b_pairs[left + i]; }
+    if (j < right_count) { y = b_pairs[right + j]; }
+    let stop = min(at + p.span, end);
+    for (var k = at; k < stop; k++) {
+        if (j >= right_count || (i < left_count && less(x, y))) {
+            b_out[row + k] = x;
+            i++;
+            if (i < left_count) { x = b_pairs[left + i]; }
+        } else {
+            b_out[row + k] = y;
+            j++;
+            if (j < right_count) { y = b_pairs[right + j]; }
+        }
+    }
+}
+{% endif %}

@@ -1,0 +1,88 @@
+"""Sorting and selection against the CPU: stability, NaN, exact int64, every dtype, dimension and length class."""
+
+import pytest
+import torch
+from _close import adapter_class, close  # noqa: F401
+
+SHAPES = [((1,), 0), ((7,), -1), ((3, 9), 0), ((40, 65), 1), ((2, 300, 5), 1), ((2, 3000), 1), ((20001,), 0)]
+DTYPES = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float16, torch.bfloat16]
+
+
+def sample(shape, dtype):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(3)) * 30
+    x = (x.abs() if dtype is torch.uint8 else x).to(dtype)
+    if dtype.is_floating_point and x.numel() > 100:
+        flat = x.view(-1)
+        flat[50] = flat[77] = float("nan")
+        flat[31], flat[72], flat[2], flat[3] = float("inf"), -float("inf"), 0.0, -0.0
+    return x
+
+
+@pytest.mark.parametrize("shape, dim", SHAPES)
+def test_sort(shape, dim, adapter_class):  # noqa: F811
+    for dtype in [*DTYPES, torch.bool]:
+        x = sample(shape, dtype)
+        g = x.to("webgpu")
+        for descending in (False, True):
+            arguments = {"dim": dim, "descending": descending, "stable": True}
+            close(g.sort(**arguments), x.sort(**arguments), 0)
+
+
+@pytest.mark.parametrize("shape, dim", SHAPES)
+def test_selection(shape, dim, adapter_class):  # noqa: F811
+    for dtype in DTYPES:
+        x = sample(shape, dtype)
+        g = x.to("webgpu")
+        k = min(5, x.shape[dim])
+        for largest in (False, True):
+            values, indices = g.topk(k, dim, largest)
+            close(values, x.topk(k, dim, largest)[0], 0)
+            close(values, x.gather(dim, indices.cpu()), 0)
+        for name in ("median", "nanmedian"):
+            values, indices = getattr(torch, name)(g, dim, True)
+            close(values, getattr(torch, name)(x, dim, True)[0], 0)
+            close(values, x.gather(dim, indices.cpu()), 0)
+            close(getattr(torch, name)(g), getattr(torch, name)(x), 0)
+        close(g.kthvalue(k, dim)[0], x.kthvalue(k, dim)[0], 0)
+
+
+def test_int64_is_exact():
+    x = torch.tensor([2**62 + 1, 2**62, -(2**63), 2**63 - 1, 5, -1, 2**32, 2**32 - 1, -(2**40)])
+    close(x.to("webgpu").sort(), x.sort(), 0)
+    close(x.to("webgpu").sort(descending=True), x.sort(descending=True), 0)
+
+
+def test_large_k_and_million_rows(adapter_class):  # noqa: F811
+    x = torch.randn(300_000, generator=torch.Generator().manual_seed(4))
+    g = x.to("webgpu")
+    close(g.topk(5000)[0], x.topk(5000)[0], 0)
+    close(g.topk(100, largest=False)[0], x.topk(100, largest=False)[0], 0)
+    rows = torch.randn(100_000, 3)
+    close(rows.to("webgpu").sort(1), rows.sort(1), 0)
+
+
+def test_layouts_and_composites():
+    x = sample((6, 9, 4), torch.float32)
+    g = x.to("webgpu")
+    view, ours = x.transpose(0, 2)[1:, ::2], g.transpose(0, 2)[1:, ::2]
+    close(ours.sort(dim=1, stable=True), view.sort(dim=1, stable=True), 0)
+    close(torch.msort(g), torch.msort(x), 0)
+    close(torch.argsort(g, 2), torch.argsort(x, 2), 0)
+    close(torch.tensor(3.0, device="webgpu").sort(), torch.tensor(3.0).sort(), 0)
+    close(torch.empty(0, 3, device="webgpu").sort(), torch.empty(0, 3).sort(), 0)
+    close(torch.tensor(3.0, device="webgpu").topk(1), torch.tensor(3.0).topk(1), 0)
+    all_nan = torch.full((2, 5), float("nan"))
+    close(torch.nanmedian(all_nan.to("webgpu"), 1)[0], torch.nanmedian(all_nan, 1)[0])
+    assert torch.median(torch.empty(0, device="webgpu")).isnan().item()
+
+
+def test_errors():
+    g = torch.zeros(3, 4, device="webgpu")
+    with pytest.raises(RuntimeError, match="selected index k out of range"):
+        g.topk(5)
+    with pytest.raises(RuntimeError, match="selected number k out of range for dimension 1"):
+        g.kthvalue(9)
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        g.sort(2)
+    with pytest.raises(IndexError, match="to have non-zero size"):
+        torch.zeros(3, 0, device="webgpu").median(1)
