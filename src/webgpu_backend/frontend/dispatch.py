@@ -8,7 +8,7 @@ from ..dtypes import Unsupported
 from ..kernels.pointwise import Spec
 from ..ops.elementwise import Elementwise
 from ..ops.table import CUSTOM, POINTWISE, Pointwise
-from . import fallback
+from . import autocast, fallback
 
 aten = torch.ops.aten
 _libraries: list[torch.library.Library] = []
@@ -26,6 +26,7 @@ def register() -> None:
         library.impl(overload, guard(overload, entry.call), entry.key)
     rest.fallback(fallback.boxed, "PrivateUse1")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    autocast.register(library)
     # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
     for key in ("Conjugate", "Negative"):
         for name in ("_copy_from", "_copy_from_and_resize"):
