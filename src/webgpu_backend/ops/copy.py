@@ -176,7 +176,7 @@ def copy_from_and_resize(self, dst):
 
 @custom("_local_scalar_dense")
 def local_scalar_dense(self):
-    host = torch.empty((), dtype=self.dtype)
+    host = torch.empty(self.shape, dtype=self.dtype)  # one element, of any rank
     to_host(self, host)
     return host.item()
 
