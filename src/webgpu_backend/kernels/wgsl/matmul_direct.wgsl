@@ -1,0 +1,133 @@
+{% include "matmul_head.wgsl" %}
+{% include "matmul_store.wgsl" %}
+{% set xyzw = "xyzw" %}
+{% set rows, cols = t.tm, t.tn %}
+{% set step = 1 if wide else 4 %}
+{# An operand's reads for one step of `count` elements of k starting at `k`: named <x><row>_<kk> or, as vectors, <x>v... #}
+{% macro load(x, class, rows, count) %}
+{% if class == "k" %}
+{% for i in range(rows) %}
+        let {{ x }}v{{ i }} = {{ read4(x, "%s%d + k / 4u" % (x, i)) }};
+{% endfor %}
+{% elif class == "r" %}
+{% for kk in range(count) %}
+{% for g in range((rows + 3) // 4) %}
+        let {{ x }}w{{ kk }}_{{ g }} = {{ read4(x, "%s%d + (k + %du) * p.%s_k" % (x, g, kk, x)) }};
+{% endfor %}
+{% endfor %}
+{% else %}
+{% for i in range(rows) %}
+{% for kk in range(count) %}
+        let {{ x }}i{{ i }}_{{ kk }} = {{ x }}{{ i }} + (k + {{ kk }}u) * p.{{ x }}_k;
+        let {{ x }}s{{ i }}_{{ kk }} = {{ read(x, "%si%d_%d" % (x, i, kk)) }};
+{% endfor %}
+{% endfor %}
+{% endif %}
+{% endmacro %}
+{% macro element(x, class, i, kk) %}
+{% if class == "k" %}{{ x }}v{{ i }}.{{ xyzw[kk] }}{% elif class == "r" %}{{ x }}w{{ kk }}_{{ i // 4 }}.{{ xyzw[i % 4] }}{% else %}{{ x }}s{{ i }}_{{ kk }}{% endif %}
+{% endmacro %}
+{% macro work(count) %}
+{{ load("a", a_class, rows, count) }}
+{{ load("b", b_class, cols, count) }}
+{% for kk in range(count) %}
+{% if wide %}
+{% for i in range(rows) %}
+{% for j in range(cols) %}
+        {{ mad("c%d_%d" % (i, j), element("a", a_class, i, kk) | trim, element("b", b_class, j, kk) | trim) }}
+{% endfor %}
+{% endfor %}
+{% else %}
+{% for g in range(cols // 4) %}
+{% if b_class == "r" %}
+        let y{{ kk }}_{{ g }} = bw{{ kk }}_{{ g }};
+{% else %}
+        let y{{ kk }}_{{ g }} = vec4<{{ type }}>({% for j in range(4) %}{{ element("b", b_class, 4 * g + j, kk) | trim }}{{ ", " if j < 3 }}{% endfor %});
+{% endif %}
+{% for i in range(rows) %}
+        c{{ i }}_{{ g }} += {{ element("a", a_class, i, kk) | trim }} * y{{ kk }}_{{ g }};
+{% endfor %}
+{% endfor %}
+{% endif %}
+{% endfor %}
+{% endmacro %}
+
+@compute @workgroup_size({{ workgroup }})
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+    let tile = gid.x + gid.y * nwg.x * {{ workgroup }}u;
+    if (tile >= p.total) {
+        return;
+    }
+    let n0 = (tile % p.tiles_n) * {{ cols }}u;
+    let rest = tile / p.tiles_n;
+    let m0 = (rest % p.tiles_m) * {{ rows }}u;
+    let z = rest / p.tiles_m;
+    let split = z % p.splits;
+{% if summed %}
+    let ob = z / p.splits;
+    let ib = 0u;
+    let first = split * p.chunk;
+    let last = min(first + p.chunk, p.inner);
+    let k_first = 0u;
+    let k_last = p.k;
+{% else %}
+    let batch = z / p.splits;
+    let ob = batch / p.inner;
+    let ib = batch % p.inner;
+    let k_first = split * p.chunk;
+    let k_last = min(k_first + p.chunk, p.k);
+{% endif %}
+{% for x, class, count, origin, size in (("a", a_class, rows, "m0", "p.m"), ("b", b_class, cols, "n0", "p.n")) %}
+{% set start = "p.%s_o + ob * p.%s_b + ib * p.%s_i" % (x, x, x) %}
+{% if class == "r" %}
+{% for g in range((count + 3) // 4) %}
+    let {{ x }}{{ g }}{{ "_" if summed }} = {{ start }} + min({{ origin }} / 4u + {{ g }}u, {{ size }} / 4u - 1u);
+{% endfor %}
+{% else %}
+{% for i in range(count) %}
+    let {{ x }}{{ i }}{{ "_" if summed }} = {{ start }} + min({{ origin }} + {{ i }}u, {{ size }} - 1u) * p.{{ x }}_r;
+{% endfor %}
+{% endif %}
+{% endfor %}
+{% for i in range(rows) %}
+{% if wide %}
+{% for j in range(cols) %}
+    var c{{ i }}_{{ j }} = {{ zero }};
+{% endfor %}
+{% else %}
+{% for g in range(cols // 4) %}
+    var c{{ i }}_{{ g }} = vec4<{{ type }}>({{ zero }});
+{% endfor %}
+{% endif %}
+{% endfor %}
+{% if summed %}
+    for (var part = first; part < last; part++) {
+{% for x, class, count in (("a", a_class, rows), ("b", b_class, cols)) %}
+{% for i in range((count + 3) // 4 if class == "r" else count) %}
+    let {{ x }}{{ i }} = {{ x }}{{ i }}_ + part * p.{{ x }}_i;
+{% endfor %}
+{% endfor %}
+{% endif %}
+    var k = k_first;
+    for (; k + {{ step }}u <= k_last; k += {{ step }}u) {
+{{ work(step) }}
+    }
+{% if step > 1 and "k" not in (a_class, b_class) %}
+    for (; k < k_last; k++) {
+{{ work(1) }}
+    }
+{% endif %}
+{% if summed %}
+    }
+{% endif %}
+    let base = p.o_o + ob * p.o_b + ib * p.o_i + split * p.o_s;
+{% for i in range(rows) %}
+{% for g in range(cols // 4) %}
+{% if wide %}
+    store({% for j in range(4) %}c{{ i }}_{{ 4 * g + j }}, {% endfor %}m0 + {{ i }}u, n0 + {{ 4 * g }}u, base, ob, ib);
+{% else %}
+    store({% for j in range(4) %}c{{ i }}_{{ g }}.{{ xyzw[j] }}, {% endfor %}m0 + {{ i }}u, n0 + {{ 4 * g }}u, base, ob, ib);
+{% endif %}
+{% endfor %}
+{% endfor %}
+}

@@ -1,0 +1,201 @@
+{% include "matmul_head.wgsl" %}
+{% include "matmul_store.wgsl" %}
+{% set xyzw = "xyzw" %}
+{% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
+{% set threads = nty * ntx %}
+{% set a4, b4 = t.bm // 4, t.bn // 4 %}
+{% set a_loads = t.bm * t.bk // 4 // threads %}
+{% set b_loads = t.bn * t.bk // 4 // threads %}
+var<workgroup> a_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * a4 }}>;
+var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * b4 }}>;
+
+{# Where load l of a thread goes: `row` and `k` within the tile; the row's base is computed once, outside the loop. #}
+{% macro place(x, class, loads, wide4, origin, size) %}
+{% for l in range(loads) %}
+    let {{ x }}id{{ l }} = lid + {{ l * threads }}u;
+{% if class in "kK" %}
+    let {{ x }}k{{ l }} = ({{ x }}id{{ l }} % {{ t.bk // 4 }}u) * 4u;
+    let {{ x }}row{{ l }} = {{ x }}id{{ l }} / {{ t.bk // 4 }}u;
+    let {{ x }}base{{ l }} = {{ x }}start + min({{ origin }} + {{ x }}row{{ l }}, {{ size }} - 1u) * p.{{ x }}_r;
+{% else %}
+    let {{ x }}row{{ l }} = {{ x }}id{{ l }} % {{ wide4 }}u;
+    let {{ x }}k{{ l }} = {{ x }}id{{ l }} / {{ wide4 }}u;
+{% if class == "r" %}
+    let {{ x }}base{{ l }} = {{ x }}start + min({{ origin }} / 4u + {{ x }}row{{ l }}, {{ size }} / 4u - 1u);
+{% else %}
+{% for c in range(4) %}
+    let {{ x }}base{{ l }}_{{ c }} = {{ x }}start + min({{ origin }} + 4u * {{ x }}row{{ l }} + {{ c }}u, {{ size }} - 1u) * p.{{ x }}_r;
+{% endfor %}
+{% endif %}
+{% endif %}
+{% endfor %}
+{% endmacro %}
+{# Loads the tile at k0 into registers; in a checked one what lies past the end of k becomes zero. #}
+{% macro load(x, class, loads, checked) %}
+{% for l in range(loads) %}
+{% set k = "k0 + %sk%d" % (x, l) %}
+{% if class in "kr" %}
+{% if class == "k" %}
+{% set at = "%sbase%d + (%s) / 4u" % (x, l, "min(%s, p.k - 4u)" % k if checked else k) %}
+{% else %}
+{% set at = "%sbase%d + (%s) * p.%s_k" % (x, l, "min(%s, k_last - 1u)" % k if checked else k, x) %}
+{% endif %}
+{% if checked %}
+        {{ x }}reg{{ l }} = select(vec4<{{ type }}>({{ zero }}), {{ read4(x, at) }}, {{ k }} < k_last);
+{% else %}
+        {{ x }}reg{{ l }} = {{ read4(x, at) }};
+{% endif %}
+{% else %}
+{% for c in range(4) %}
+{% if class == "K" %}
+{% set kc = "%s + %du" % (k, c) %}
+{% set base = "%sbase%d" % (x, l) %}
+{% else %}
+{% set kc = k %}
+{% set base = "%sbase%d_%d" % (x, l, c) %}
+{% endif %}
+        let {{ x }}at{{ l }}_{{ c }} = {{ base }} + ({{ "min(%s, k_last - 1u)" % kc if checked else kc }}) * p.{{ x }}_k;
+{% if checked %}
+        {{ x }}reg{{ l }}.{{ xyzw[c] }} = select({{ zero }}, {{ read(x, "%sat%d_%d" % (x, l, c)) }}, {{ kc }} < k_last);
+{% else %}
+        {{ x }}reg{{ l }}.{{ xyzw[c] }} = {{ read(x, "%sat%d_%d" % (x, l, c)) }};
+{% endif %}
+{% endfor %}
+{% endif %}
+{% endfor %}
+{% endmacro %}
+{% macro keep(x, class, loads, wide4) %}
+{% for l in range(loads) %}
+{% if class in "kK" %}
+{% for c in range(4) %}
+        {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ c }}u) * {{ wide4 }}u + {{ x }}row{{ l }} / 4u][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
+{% endfor %}
+{% else %}
+        {{ x }}_tile[{{ x }}slot + {{ x }}k{{ l }} * {{ wide4 }}u + {{ x }}row{{ l }}] = {{ x }}reg{{ l }};
+{% endif %}
+{% endfor %}
+{% endmacro %}
+{% macro compute() %}
+{% for kk in range(t.bk) %}
+        {
+{% for g in range(t.tm // 4) %}
+            let a{{ g }} = a_tile[aslot + {{ kk * a4 + g * nty }}u + ty];
+{% endfor %}
+{% for h in range(t.tn // 4) %}
+            let b{{ h }} = b_tile[bslot + {{ kk * b4 + h * ntx }}u + tx];
+{% endfor %}
+{% for i in range(t.tm) %}
+{% for h in range(t.tn // 4) %}
+            c{{ i }}_{{ h }} += a{{ i // 4 }}.{{ xyzw[i % 4] }} * b{{ h }};
+{% endfor %}
+{% endfor %}
+        }
+{% endfor %}
+{% endmacro %}
+
+@compute @workgroup_size({{ threads }})
+fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+    let group = wid.x + wid.y * nwg.x;
+    if (group >= p.total) {
+        return;
+    }
+    let tx = lid % {{ ntx }}u;
+    let ty = lid / {{ ntx }}u;
+    // Eight rows of tiles are walked together: neighbours share what the cache holds of both operands.
+    let per_batch = p.tiles_m * p.tiles_n;
+    let z = group / per_batch;
+    let inside = group % per_batch;
+    let band = inside / (8u * p.tiles_n);
+    let height = min(p.tiles_m - band * 8u, 8u);
+    let m0 = (band * 8u + (inside % (8u * p.tiles_n)) % height) * {{ t.bm }}u;
+    let n0 = ((inside % (8u * p.tiles_n)) / height) * {{ t.bn }}u;
+    let split = z % p.splits;
+{% if summed %}
+    let ob = z / p.splits;
+    let ib = 0u;
+    let first = split * p.chunk;
+    let last = min(first + p.chunk, p.inner);
+    let k_first = 0u;
+    let k_last = p.k;
+{% else %}
+    let ob = (z / p.splits) / p.inner;
+    let ib = (z / p.splits) % p.inner;
+    let k_first = split * p.chunk;
+    let k_last = min(k_first + p.chunk, p.k);
+{% endif %}
+{% for i in range(t.tm) %}
+{% for h in range(t.tn // 4) %}
+    var c{{ i }}_{{ h }} = vec4<{{ type }}>({{ zero }});
+{% endfor %}
+{% endfor %}
+{% for l in range(a_loads) %}
+    var areg{{ l }} = vec4<{{ type }}>({{ zero }});
+{% endfor %}
+{% for l in range(b_loads) %}
+    var breg{{ l }} = vec4<{{ type }}>({{ zero }});
+{% endfor %}
+{% if t.buffers == 1 %}
+    const aslot = 0u;
+    const bslot = 0u;
+{% else %}
+    var flip = 0u;
+{% endif %}
+{% if summed %}
+    for (var part = first; part < last; part++) {
+    let astart = p.a_o + ob * p.a_b + part * p.a_i;
+    let bstart = p.b_o + ob * p.b_b + part * p.b_i;
+{% else %}
+    let astart = p.a_o + ob * p.a_b + ib * p.a_i;
+    let bstart = p.b_o + ob * p.b_b + ib * p.b_i;
+{% endif %}
+{{ place("a", a_class, a_loads, a4, "m0", "p.m") }}
+{{ place("b", b_class, b_loads, b4, "n0", "p.n") }}
+    let tiles = (k_last - k_first) / {{ t.bk }}u;
+    var k0 = k_first;
+    if (tiles > 0u) {
+{{ load("a", a_class, a_loads, false) }}
+{{ load("b", b_class, b_loads, false) }}
+    }
+    for (var tile = 0u; tile < tiles; tile++) {
+{% if t.buffers == 2 %}
+        let aslot = flip * {{ t.bk * a4 }}u;
+        let bslot = flip * {{ t.bk * b4 }}u;
+        flip = 1u - flip;
+{% endif %}
+{{ keep("a", a_class, a_loads, a4) }}
+{{ keep("b", b_class, b_loads, b4) }}
+        workgroupBarrier();
+        k0 += {{ t.bk }}u;
+        if (tile + 1u < tiles) {
+{{ load("a", a_class, a_loads, false) }}
+{{ load("b", b_class, b_loads, false) }}
+        }
+{{ compute() }}
+{% if t.buffers == 1 %}
+        workgroupBarrier();
+{% endif %}
+    }
+    if (k0 < k_last) {
+{% if t.buffers == 2 %}
+        workgroupBarrier();
+        let aslot = 0u;
+        let bslot = 0u;
+{% endif %}
+{{ load("a", a_class, a_loads, true) }}
+{{ load("b", b_class, b_loads, true) }}
+{{ keep("a", a_class, a_loads, a4) }}
+{{ keep("b", b_class, b_loads, b4) }}
+        workgroupBarrier();
+{{ compute() }}
+        workgroupBarrier();
+    }
+{% if summed %}
+    }
+{% endif %}
+    let base = p.o_o + ob * p.o_b + ib * p.o_i + split * p.o_s;
+{% for i in range(t.tm) %}
+{% for h in range(t.tn // 4) %}
+    store({% for j in range(4) %}c{{ i }}_{{ h }}.{{ xyzw[j] }}, {% endfor %}m0 + {{ (i // 4) * nty * 4 + i % 4 }}u + ty * 4u, n0 + {{ h * ntx * 4 }}u + tx * 4u, base, ob, ib);
+{% endfor %}
+{% endfor %}
+}

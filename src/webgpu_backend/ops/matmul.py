@@ -1,0 +1,404 @@
+"""Matrix products: mm, bmm and their relatives, linear and its backward, all through one planned product."""
+
+import torch
+
+from .. import tensor as T
+from ..dtypes import Unsupported
+from ..kernels.layout import collapse
+from ..kernels.matmul import Matrix, Product, plan
+from ..launch import caps, launch
+from .copy import device_copy, fill
+from .table import custom
+
+aten = torch.ops.aten
+_MAX_PLANS = 16384
+_NO_KERNEL = (torch.bool, torch.uint16, torch.uint32, torch.uint64)
+_NAMES = {torch.bool: "Bool", torch.uint16: "UInt16", torch.uint32: "UInt32", torch.uint64: "UInt64"}
+
+
+class Call:
+    """A planned product: everything but the buffers. `empty`: no sum to compute, the output is beta * c or zero."""
+
+    __slots__ = ("meta", "steps", "part", "empty")
+
+    def __init__(self, meta, steps, part, empty):
+        self.meta = meta
+        self.steps = steps
+        self.part = part
+        self.empty = empty
+
+
+_plans: dict[tuple, Call] = {}
+
+
+def key_of(x: torch.Tensor) -> tuple:
+    return (x.dtype, x.shape, x.stride(), x.storage_offset())
+
+
+def remember(key: tuple, call: Call) -> Call:
+    if len(_plans) >= _MAX_PLANS:
+        _plans.clear()
+    _plans[key] = call
+    return call
+
+
+def planned(sizes, product: Product | None, dtype: torch.dtype) -> Call:
+    meta = T.meta(sizes, None, dtype)
+    if 0 in sizes or product is None or product.k == 0 or product.inner == 0:
+        return Call(meta, (), None, True)
+    found = plan(product, caps())
+    part = None
+    if found.part is not None:
+        count, part_dtype = found.part
+        part = T.meta((count,), None, T.TORCH_DTYPE[part_dtype.name])
+    slots = {"a": 0, "b": 1, "c": 2, "out": 3, "part": 4}
+    steps = tuple((s.program, tuple(slots[n] for n in s.bindings), s.params, s.grid) for s in found.steps)
+    return Call(meta, steps, part, False)
+
+
+def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
+    out = T.new(call.meta)
+    if call.empty:
+        if out.numel():
+            if c is None:
+                fill(out, 0)
+            else:
+                out.copy_(c if beta == 1 else c * beta)
+        return out
+    tensors = (a, b, c, out, None if call.part is None else T.new(call.part))
+    for program, slots, params, grid in call.steps:
+        launch(program, tuple([tensors[i] for i in slots]), params, grid)
+    return out
+
+
+def matrix(x: torch.Tensor, row: int, col: int, outer: int = 0, inner: int = 0) -> Matrix:
+    return Matrix(T.dtype_of(x), x.storage_offset(), row, col, outer, inner)
+
+
+def output(dtype: torch.dtype, m: int, n: int, inner: int = 1) -> Matrix:
+    """A contiguous [outer, inner, m, n] result."""
+    return Matrix(T.DTYPES[dtype], 0, n, 1, inner * m * n, m * n)
+
+
+def addend(c: torch.Tensor, shape) -> Matrix:
+    """`c` broadcast to a shape of up to three dimensions: batch, m, n."""
+    strides = c.expand(shape).stride()
+    strides = (0,) * (3 - len(strides)) + tuple(strides)
+    return matrix(c, strides[1], strides[2], 0, strides[0])
+
+
+def supported(*tensors) -> None:
+    for t in tensors:
+        if t is None:
+            continue
+        if t.dtype in _NO_KERNEL:
+            raise NotImplementedError(f"\"addmm_impl_cpu_\" not implemented for '{_NAMES[t.dtype]}'")
+        if t.dtype not in T.DTYPES:
+            raise Unsupported(f"webgpu: no matrix product of {t.dtype}")
+        if t.device.type != T.NAME:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
+                f"{t.device}!"
+            )
+
+
+def refuse(op, *args, **kwargs):
+    """Raises what torch raises for these shapes and dtypes, by asking its shape function."""
+    like = [torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device="meta") if T.is_ours(a) else a for a in args]
+    op(*like, **kwargs)
+    shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in args if isinstance(a, torch.Tensor))
+    raise RuntimeError(f"webgpu: {op} cannot multiply {shapes}")
+
+
+def _matching(a, b) -> bool:
+    return a.dtype == b.dtype
+
+
+# -- two matrices
+
+
+@custom("mm")
+def mm(self, mat2):
+    key = ("mm", *key_of(self), *key_of(mat2))
+    call = _plans.get(key)
+    if call is None:
+        supported(self, mat2)
+        if self.dim() != 2 or mat2.dim() != 2 or self.shape[1] != mat2.shape[0] or not _matching(self, mat2):
+            refuse(aten.mm.default, self, mat2)
+        call = remember(key, planned((self.shape[0], mat2.shape[1]), _two(self, mat2), self.dtype))
+    return run(call, self, mat2)
+
+
+def _two(a, b, **rest) -> Product:
+    (m, k), n = a.shape, b.shape[1]
+    return Product(
+        m, n, k, matrix(a, *a.stride()), matrix(b, b.stride(1), b.stride(0)), output(a.dtype, m, n), **rest
+    )
+
+
+@custom("addmm")
+def addmm(self, mat1, mat2, *, beta=1, alpha=1):
+    return _addmm(self, mat1, mat2, beta, alpha, "")
+
+
+@custom("_addmm_activation")
+def addmm_activation(self, mat1, mat2, *, beta=1, alpha=1, use_gelu=False):
+    return _addmm(self, mat1, mat2, beta, alpha, "gelu" if use_gelu else "relu")
+
+
+def _addmm(self, mat1, mat2, beta, alpha, act):
+    key = ("addmm", act, beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(mat1), *key_of(mat2))
+    call = _plans.get(key)
+    if call is None:
+        supported(self, mat1, mat2)
+        fits = mat1.dim() == 2 and mat2.dim() == 2 and mat1.shape[1] == mat2.shape[0]
+        if not fits or not _matching(mat1, mat2) or not _matching(self, mat1):
+            refuse(aten.addmm.default, self, mat1, mat2, beta=beta, alpha=alpha)
+        shape = (mat1.shape[0], mat2.shape[1])
+        if self.dim() > 2:
+            refuse(aten.addmm.default, self, mat1, mat2, beta=beta, alpha=alpha)
+        c = addend(self, shape) if beta != 0 else None
+        product = _two(mat1, mat2, c=c, alpha=alpha, beta=beta, act=act)
+        call = remember(key, planned(shape, product, mat1.dtype))
+    out = run(call, mat1, mat2, self if beta != 0 else None, beta)
+    if call.empty and act:
+        return torch.relu(out) if act == "relu" else torch.nn.functional.gelu(out)
+    return out
+
+
+# -- batches
+
+
+@custom("bmm")
+def bmm(self, mat2):
+    key = ("bmm", *key_of(self), *key_of(mat2))
+    call = _plans.get(key)
+    if call is None:
+        supported(self, mat2)
+        if not _batches(self, mat2):
+            refuse(aten.bmm.default, self, mat2)
+        call = remember(key, _batched(self, mat2))
+    return run(call, self, mat2)
+
+
+@custom("baddbmm")
+def baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
+    key = ("baddbmm", beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(batch1), *key_of(batch2))
+    call = _plans.get(key)
+    if call is None:
+        supported(self, batch1, batch2)
+        if not _batches(batch1, batch2) or not _matching(self, batch1):
+            refuse(aten.baddbmm.default, self, batch1, batch2, beta=beta, alpha=alpha)
+        shape = (batch1.shape[0], batch1.shape[1], batch2.shape[2])
+        c = addend(self, shape) if beta != 0 else None
+        call = remember(key, _batched(batch1, batch2, c=c, alpha=alpha, beta=beta))
+    return run(call, batch1, batch2, self if beta != 0 else None, beta)
+
+
+@custom("addbmm")
+def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
+    key = ("addbmm", beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(batch1), *key_of(batch2))
+    call = _plans.get(key)
+    if call is None:
+        supported(self, batch1, batch2)
+        if not _batches(batch1, batch2) or not _matching(self, batch1):
+            refuse(aten.addbmm.default, self, batch1, batch2, beta=beta, alpha=alpha)
+        shape = (batch1.shape[1], batch2.shape[2])
+        c = addend(self, shape) if beta != 0 else None
+        call = remember(key, _batched(batch1, batch2, c=c, alpha=alpha, beta=beta, summed=True))
+    return run(call, batch1, batch2, self if beta != 0 else None, beta)
+
+
+def _batches(a, b) -> bool:
+    return (
+        a.dim() == 3 and b.dim() == 3 and a.shape[0] == b.shape[0] and a.shape[2] == b.shape[1] and a.dtype == b.dtype
+    )
+
+
+def _batched(a, b, summed=False, **rest) -> Call:
+    (batch, m, k), n = a.shape, b.shape[2]
+    (a0, a1, a2), (b0, b1, b2) = a.stride(), b.stride()
+    product = Product(
+        m, n, k, matrix(a, a1, a2, 0, a0), matrix(b, b2, b1, 0, b0), output(a.dtype, m, n, batch),
+        inner=batch, summed=summed, **rest,
+    )  # fmt: skip
+    return planned((m, n) if summed else (batch, m, n), product, a.dtype)
+
+
+# -- vectors
+
+
+@custom("mv")
+def mv(self, vec):
+    key = ("mv", *key_of(self), *key_of(vec))
+    call = _plans.get(key)
+    if call is None:
+        supported(self, vec)
+        if self.dim() != 2 or vec.dim() != 1 or self.shape[1] != vec.shape[0] or not _matching(self, vec):
+            refuse(aten.addmv.default, vec, self, vec)
+        call = remember(key, planned((self.shape[0],), _row(self, vec), self.dtype))
+    return run(call, self, vec)
+
+
+def _row(a, v, **rest) -> Product:
+    m, k = a.shape
+    return Product(m, 1, k, matrix(a, *a.stride()), matrix(v, 0, v.stride(0)), output(a.dtype, m, 1), **rest)
+
+
+@custom("addmv")
+def addmv(self, mat, vec, *, beta=1, alpha=1):
+    key = ("addmv", beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(mat), *key_of(vec))
+    call = _plans.get(key)
+    if call is None:
+        supported(self, mat, vec)
+        fits = mat.dim() == 2 and vec.dim() == 1 and mat.shape[1] == vec.shape[0] and self.dim() <= 1
+        if not fits or not _matching(mat, vec) or not _matching(self, mat):
+            refuse(aten.addmv.default, self, mat, vec, beta=beta, alpha=alpha)
+        c = None
+        if beta != 0:
+            c = matrix(self, self.expand((mat.shape[0],)).stride(0), 0)
+        product = _row(mat, vec, c=c, alpha=alpha, beta=beta)
+        call = remember(key, planned((mat.shape[0],), product, mat.dtype))
+    return run(call, mat, vec, self if beta != 0 else None, beta)
+
+
+@custom("dot")
+def dot(self, tensor):
+    key = ("dot", *key_of(self), *key_of(tensor))
+    call = _plans.get(key)
+    if call is None:
+        supported(self, tensor)
+        _check_dot(self, tensor)
+        product = Product(
+            1, 1, self.shape[0], matrix(self, 0, self.stride(0)), matrix(tensor, 0, tensor.stride(0)),
+            output(self.dtype, 1, 1),
+        )  # fmt: skip
+        call = remember(key, planned((), product, self.dtype))
+    return run(call, self, tensor)
+
+
+@custom("vdot")
+def vdot(self, other):
+    if self.dtype.is_complex:
+        supported(self, other)
+        _check_dot(self, other)
+        plain = T.empty(self.shape, self.dtype)
+        device_copy(self.conj(), plain)
+        self = plain
+    return dot(self, other)
+
+
+def _check_dot(a, b) -> None:
+    if a.dim() != 1 or b.dim() != 1:
+        raise RuntimeError(f"1D tensors expected, but got {a.dim()}D and {b.dim()}D tensors")
+    if a.dtype != b.dtype:
+        names = [str(torch.tensor([], dtype=x.dtype).type()).rsplit(".", 1)[-1].removesuffix("Tensor") for x in (a, b)]
+        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {names[0]} and {names[1]}")
+    if a.shape != b.shape:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{a.numel()}] and src [{b.numel()}] to have the same number of "
+            f"elements, but got {a.numel()} and {b.numel()} elements respectively"
+        )
+
+
+# -- linear
+
+
+def rows_of(x: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int, int], tuple[int, int, int]] | None:
+    """All but the last dimension as (outer, inner, rows) with their strides; None where that takes a copy."""
+    dims, (strides,) = collapse(x.shape[:-1], [x.stride()[:-1]])
+    if len(dims) > 3:
+        return None
+    dims, strides = dims + [1] * (3 - len(dims)), strides + [0] * (3 - len(strides))
+    return (dims[2], dims[1], dims[0]), (strides[2], strides[1], strides[0])
+
+
+@custom("linear")
+def linear(input, weight, bias=None):
+    key = ("linear", *key_of(input), *key_of(weight), *(key_of(bias) if bias is not None else ()))
+    call = _plans.get(key)
+    if call is not None:
+        return run(call, input, weight, bias)
+    supported(input, weight, bias)
+    k = weight.shape[-1] if weight.dim() in (1, 2) else -1
+    fits = input.dim() > 0 and input.shape[-1] == k and _matching(input, weight)
+    if not fits or (bias is not None and (bias.dtype != input.dtype or bias.dim() > 1)) or weight.dim() == 1:
+        return _composite_linear(input, weight, bias)
+    rows = rows_of(input)
+    if rows is None:
+        return linear(input.contiguous(), weight, bias)
+    (outer, inner, m), (so, si, sm) = rows
+    n = weight.shape[0]
+    c = matrix(bias, 0, bias.expand((n,)).stride(0)) if bias is not None else None
+    product = Product(
+        m, n, k, matrix(input, sm, input.stride(-1), so, si), matrix(weight, *weight.stride()),
+        output(input.dtype, m, n, inner), c, outer, inner,
+    )  # fmt: skip
+    call = remember(key, planned((*input.shape[:-1], n), product, input.dtype))
+    return run(call, input, weight, bias)
+
+
+def _composite_linear(input, weight, bias):
+    """What torch's own linear does, with its errors."""
+    product = torch.matmul(input, weight.t())
+    return product if bias is None else product + bias
+
+
+_ones: dict[torch.dtype, torch.Tensor] = {}
+
+
+def column_sums(grad: torch.Tensor) -> torch.Tensor:
+    """Sum over all but the last dimension: a product with a row of ones."""
+    key = ("column_sums", *key_of(grad))
+    call = _plans.get(key)
+    if call is None:
+        n = grad.shape[-1]
+        rows = rows_of(grad)
+        if rows is None:
+            return column_sums(grad.contiguous())
+        (outer, inner, m), (so, si, sm) = rows
+        if outer > 1:
+            return column_sums(grad.contiguous())
+        one = Matrix(T.dtype_of(grad), 0, 0, 0)
+        product = Product(
+            1, n, m, one, matrix(grad, grad.stride(-1), sm, so, si), output(grad.dtype, 1, n),
+            inner=inner, summed=inner > 1,
+        )  # fmt: skip
+        call = remember(key, planned((n,), product, grad.dtype))
+    one = _ones.get(grad.dtype)
+    if one is None:
+        one = _ones[grad.dtype] = fill(T.empty((1,), grad.dtype), 1)
+    return run(call, one, grad)
+
+
+@custom("linear_backward")
+def linear_backward(self, grad_output, weight, output_mask):
+    supported(self, grad_output, weight)
+    grad_input = grad_weight = grad_bias = None
+    if weight.dim() != 2:
+        raise Unsupported("webgpu: linear_backward of a vector weight")
+    if output_mask[0]:
+        grad_input = linear(grad_output, weight.t())
+    if output_mask[1]:
+        grad_weight = _grad_weight(self, grad_output)
+    if output_mask[2]:
+        grad_bias = column_sums(grad_output)
+    return grad_input, grad_weight, grad_bias
+
+
+def _grad_weight(x, grad) -> torch.Tensor:
+    key = ("grad_weight", *key_of(x), *key_of(grad))
+    call = _plans.get(key)
+    if call is None:
+        left, right = rows_of(grad), rows_of(x)
+        if left is None or right is None or left[0] != right[0] or left[0][0] > 1:
+            left_flat, right_flat = grad.reshape(-1, grad.shape[-1]), x.reshape(-1, x.shape[-1])
+            return mm(left_flat.t(), right_flat)
+        (_, inner, m), (_, gi, gm), (_, xi, xm) = left[0], left[1], right[1]
+        n, k = grad.shape[-1], x.shape[-1]
+        product = Product(
+            n, k, m, matrix(grad, grad.stride(-1), gm, 0, gi), matrix(x, x.stride(-1), xm, 0, xi),
+            output(x.dtype, n, k), inner=inner, summed=inner > 1,
+        )  # fmt: skip
+        call = remember(key, planned((n, k), product, x.dtype))
+    return run(call, grad, x)
