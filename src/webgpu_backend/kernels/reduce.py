@@ -1,0 +1,434 @@
+"""Reductions: a state stepped over elements, combined across threads, finished once, over any dims and layouts.
+
+The same mechanism serves sums, arg-reductions and moments (one or two passes), and with `map` the operators that
+reduce a row and then rewrite it: softmax, the norms and their gradients (one pass over rows, the state in registers).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import pack
+
+from ..dtypes import ALL, DType, Unsupported, carrier
+from ..program import Caps, Program
+from . import elements
+from .expression import Emitter, convert, literal, wgsl_type
+from .layout import View, collapse, numel, spread
+from .pointwise import _scalar_fields, _scalar_text
+from .render import render
+
+# Threads of a workgroup; workgroups that fill the adapter; units of work a thread should have before a row is split;
+# the most iterations of a thread (a software driver stops at 65,535 in all).
+THREADS = {"gpu": 256, "cpu": 64}
+FILL = {"gpu": 1024, "cpu": 16}
+GRAIN = {"gpu": 8, "cpu": 64}
+TRIPS = {"gpu": 1 << 30, "cpu": 16000}
+RUN = 256
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A reduction in Python-syntax expressions.
+
+    `state` is (name, carrier) pairs, "T" for the compute dtype; `init` one constant each. `step` sees the inputs, the
+    state and the index `i` among the reduced elements; `combine` sees the state and the other one's fields as
+    `o_<name>`; a single field's new value is the last expression, several are assigned to `<name>1`. `finish` gives
+    `results` from the state and the count `n`. `map` gives the rewritten elements (`maps`) from inputs and results.
+    """
+
+    name: str
+    step: str
+    combine: str
+    init: tuple = (0,)
+    state: tuple[tuple[str, str], ...] = (("acc", "T"),)
+    finish: str = "acc"
+    results: tuple[tuple[str, str], ...] = (("out", "T"),)
+    inputs: tuple[str, ...] = ("a",)
+    scalars: tuple[str, ...] = ()
+    map: str = ""
+    maps: tuple[tuple[str, str], ...] = ()
+    ordered: bool = False  # the index matters: reduced dimensions keep their order
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One dispatch; `bindings` are (kind, index): i inputs, p partial states, r results, m mapped outputs."""
+
+    program: Program
+    params: bytes
+    grid: tuple[int, int, int]
+    bindings: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    passes: tuple[Pass, ...]
+    partials: tuple[tuple[int, str], ...]  # elements and dtype name of each field's buffer between the passes
+    scalar_carriers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """How threads cover rows (kept elements) and units (reduced elements, or groups of four)."""
+
+    rows: bool  # neighbouring threads are neighbours along the reduction
+    four: bool
+    across: int
+    along: int
+    split: int
+    tree: bool
+
+
+def fused(rows: int, length: int, caps: Caps) -> bool:
+    """Whether one workgroup (or thread) a row is a good way to reduce and rewrite it."""
+    if caps.kind == "cpu":
+        return length <= TRIPS["cpu"] and (rows >= 8 or length <= 4096)
+    return length < 16384 or rows >= 256 or (length < 65536 and rows >= 64)
+
+
+def plan(
+    spec: Spec,
+    compute: DType,
+    inputs: list[View],
+    dims: frozenset[int],
+    results: list[View],
+    maps: list[View],
+    caps: Caps,
+) -> Plan:
+    """Plans a reduction over `dims`. Inputs and maps have one shape; results have it with 1 in the reduced dims.
+
+    `results` may be empty where only maps are wanted.
+    """
+    shape = inputs[0].sizes
+    if numel(shape) >= 1 << 32:
+        raise Unsupported(f"webgpu: {spec.name} of {numel(shape)} elements")
+    lead = inputs[0].strides
+    kept = [d for d in range(len(shape)) if d not in dims and shape[d] > 1]
+    reduced = [d for d in range(len(shape)) if d in dims and shape[d] > 1]
+    kept.sort(key=lambda d: -lead[d])
+    if not spec.ordered:
+        reduced.sort(key=lambda d: -lead[d])
+    elementwise = inputs + maps
+    operands = elementwise + results
+    odims, ostrides = collapse([shape[d] for d in kept], [[v.strides[d] for d in kept] for v in operands])
+    rdims, rstrides = collapse([shape[d] for d in reduced], [[v.strides[d] for d in reduced] for v in elementwise])
+    m, k = numel(odims), numel(rdims)
+
+    def vector(i: int) -> bool:
+        steps = ostrides[i] + rstrides[i][1:]
+        return rstrides[i][0] == 1 and elementwise[i].offset % 4 == 0 and all(s % 4 == 0 for s in steps)
+
+    rows = m == 1 or ostrides[0][0] == 0 or 0 < rstrides[0][0] <= ostrides[0][0]
+    four = rows and k >= 4 and vector(0) and (len(rdims) == 1 or rdims[0] % 4 == 0)
+    modes = []
+    for i, view in enumerate(elementwise):
+        written = i >= len(inputs)
+        if not written and all(s == 0 for s in rstrides[i]):
+            modes.append("c")  # one value for the row
+        elif four and vector(i) and (not written or k % 4 == 0 or m == 1):
+            modes.append("v")
+        elif four and rstrides[i][0] == 0 and len(rdims) > 1:
+            modes.append("s")  # one value for the four lanes
+        else:
+            modes.append(elements.element_mode(view.dtype, caps, written))
+
+    walk = _walk(m, k, rows, four, bool(spec.map), caps)
+    slots = walk.split * (1 if walk.tree else walk.along)
+    final = slots == 1 or bool(spec.map)
+    state = _state(spec, compute, caps)
+    partials = () if final else tuple((m * slots, _stored(t).name) for _, t in state)
+
+    signature = tuple((v.dtype.name, mode) for v, mode in zip(elementwise, modes))
+    stored = tuple((v.dtype.name, elements.element_mode(v.dtype, caps, True)) for v in results)
+    program, carriers = _program(
+        spec, compute.name, signature, len(inputs), stored if final else (), final, False, len(odims), len(rdims), walk, caps
+    )
+    words = [m, k, walk.split, *odims[:-1], *rdims[:-1]]
+    for i, (view, mode) in enumerate(zip(elementwise, modes)):
+        words += [view.offset, *ostrides[i]]
+        if mode != "c":
+            words += rstrides[i]
+    bound = [("i", i) for i in range(len(inputs))] + [("m", i) for i in range(len(maps))]
+    if final:
+        words += _result_words(results, ostrides[len(elementwise) :])
+        bound += [("r", i) for i in range(len(results))]
+    else:
+        bound += [("p", i) for i in range(len(state))]
+    groups = -(-m // walk.across) * walk.split
+    passes = [Pass(program, _pack(words), spread(groups, caps), tuple(bound))]
+    if not final:
+        walk = _walk(m, slots, True, False, True, caps)
+        program, _ = _program(
+            spec, compute.name, (), 0, stored, True, True, len(odims), 1, walk, caps
+        )
+        words = [m, slots, walk.split, *odims[:-1], k, *_result_words(results, ostrides[len(elementwise) :])]
+        bound = [("p", i) for i in range(len(state))] + [("r", i) for i in range(len(results))]
+        passes.append(Pass(program, _pack(words), spread(-(-m // walk.across), caps), tuple(bound)))
+    return Plan(tuple(passes), partials, carriers)
+
+
+def _pack(words) -> bytes:
+    return pack(f"<{len(words)}I", *words)
+
+
+def _result_words(results, strides) -> list[int]:
+    words = []
+    for view, st in zip(results, strides):
+        words += [view.offset, *st]
+    return words
+
+
+def _power(n: int) -> int:
+    """The smallest power of two not below n."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def _walk(m: int, k: int, rows: bool, four: bool, whole: bool, caps: Caps) -> _Walk:
+    """`whole`: a row must not be split (its map needs the finished state, or it is the second pass)."""
+    units = -(-k // 4) if four else k
+    threads = THREADS[caps.kind]
+    if caps.kind == "cpu":
+        few = m < 4 * threads and units >= threads * FILL["cpu"]
+        if whole or not few:
+            split = 1 if whole else -(-units // TRIPS["cpu"])
+            return _Walk(rows, four, min(threads, max(8, _power(m))), 1, split, False)
+        along = threads if rows else threads // min(threads, _power(m))
+        across = threads // along
+        slots = max(-(-units // TRIPS["cpu"]), min(threads * FILL["cpu"] // m, units // GRAIN["cpu"]))
+        return _Walk(rows, four, across, along, max(1, slots // along), False)
+    if rows:
+        along = 1 if units <= 4 else 8 if units <= 16 else 32 if units <= 128 else threads
+    else:
+        along = 1 if k < 16 else threads // min(32, _power(m))
+    across = threads // along
+    split = 1
+    if not whole:
+        groups = -(-m // across)
+        split = max(1, min(-(-FILL["gpu"] // groups), units // (along * GRAIN["gpu"]), 1024))
+    return _Walk(rows, four, across, along, split, along > 1)
+
+
+def _state(spec: Spec, compute: DType, caps: Caps) -> list[tuple[str, str]]:
+    own = carrier(compute, caps)
+    return [(n, _typed(t, own, caps)) for n, t in spec.state]
+
+
+def _typed(name: str, own: str, caps: Caps) -> str:
+    """The carrier that a spec's type stands for: "T" the compute dtype's own, "real" that of its absolute value."""
+    real = "f32" if own == "c64" else own
+    return {"T": own, "real": real, "i64": "n64" if caps.i64 else "i64"}.get(name, name)
+
+
+def _stored(carrier_: str) -> DType:
+    """The dtype that holds a carrier between passes."""
+    names = {
+        "f32": "float32", "i32": "int32", "u32": "uint32", "bool": "uint32", "f64": "float64", "c64": "complex64",
+        "n64": "int64", "i64": "int64", "nu64": "uint64", "u64": "uint64",
+    }  # fmt: skip
+    return ALL[names[carrier_]]
+
+
+@lru_cache(maxsize=None)
+def _program(spec, compute_name, signature, n_in, stored, final, from_state, orank, rrank, walk, caps):
+    """`stored` is (dtype, mode) per result written; without `final` the state is written instead."""
+    own = carrier(ALL[compute_name], caps)
+    state = _state(spec, ALL[compute_name], caps)
+    types = dict(state)
+    results = [(n, _typed(t, own, caps)) for n, t in spec.results]
+    maps = [(n, _typed(t, own, caps)) for n, t in spec.maps]
+    names = ([] if from_state else list(spec.inputs)) + [n for n, _ in maps]
+    dtypes = [ALL[d] for d, _ in signature]
+    modes = [mode for _, mode in signature]
+    out_names = [n for n, _ in results][: len(stored)]
+    four = walk.four
+
+    fields = ["m: u32", "k: u32", "split: u32"]
+    fields += [f"d{i}: u32" for i in range(orank - 1)] + [f"e{i}: u32" for i in range(rrank - 1)]
+    if from_state:
+        fields.append("count: u32")
+    for name, mode in zip(names, modes):
+        fields += [f"{name}_o: u32"] + [f"{name}_s{i}: u32" for i in range(orank)]
+        if mode != "c":
+            fields += [f"{name}_r{i}: u32" for i in range(rrank)]
+    for name in out_names:
+        fields += [f"{name}_o: u32"] + [f"{name}_s{i}: u32" for i in range(orank)]
+    scalar_types = {n: "f32" if own == "c64" else own for n in spec.scalars}
+    for name in spec.scalars:
+        fields += _scalar_fields(name, scalar_types[name])
+
+    bindings = []
+    for j, name in enumerate(names):
+        mode = modes[j]
+        kind = elements.array_type(dtypes[j], mode if mode in "va" else "e", caps)
+        bindings.append((f"memory_{name}", "read" if j < n_in else "read_write", kind))
+    if from_state or not final:
+        access = "read" if from_state else "read_write"
+        bindings += [(f"memory_{n}", access, elements.array_type(_stored(t), "e", caps)) for n, t in state]
+    for name, (dtype, mode) in zip(out_names, stored):
+        bindings.append((f"memory_{name}", "read_write", elements.array_type(ALL[dtype], mode, caps)))
+
+    scalars = {n: _scalar_text(n, t) for n, t in scalar_types.items()}
+    inputs = {n: own for n in spec.inputs}
+    many = len(state) > 1
+
+    def source(text: str, outs: list[tuple[str, str]], known: dict, shown: dict) -> tuple[list[str], str]:
+        emitter = Emitter(known | scalar_types | {"i": "u32"} | dict(outs), shown | scalars, caps.i64)
+        lines = emitter.program(text, outs)
+        return lines, ", ".join(n for n, _ in outs)
+
+    after = [(f"{n}1" if many else n, t) for n, t in state]
+    shown = {n: f"s.{n}" for n in types}
+    if many:
+        step, stepped = source(spec.step, after, types | inputs, shown)
+    else:
+        step, stepped = source(spec.step, [("next", state[0][1])], types | inputs, shown)
+    others = {f"o_{n}": t for n, t in state}
+    shown_others = {f"o_{n}": f"o.{n}" for n in types}
+    outs = after if many else [("next", state[0][1])]
+    combine, combined = source(spec.combine, outs, types | others, shown | shown_others)
+    count = {"n": "p.count" if from_state else "p.k"}
+    finish, finished = source(spec.finish, results, types | {"n": "u32"}, shown | count) if final else ([], "")
+    emit, mapped = [], ""
+    if spec.map:
+        known = inputs | dict(results) | {"n": "u32"}
+        emit, mapped = source(spec.map, maps, known, {n: f"r.{n}" for n, _ in results} | count)
+    init = ", ".join(literal(v, t) for v, (_, t) in zip(spec.init, state))
+
+    # Row coordinates, each operand's start, and what is constant along the row.
+    outer = []
+    if orank > 1:
+        outer.append("var rest = o;")
+    for i in range(orank - 1):
+        outer += [f"let c{i} = rest % p.d{i};", f"rest = rest / p.d{i};"]
+    outer.append(f"let c{orank - 1} = {'rest' if orank > 1 else 'o'};")
+    for name in [*names, *out_names]:
+        terms = [f"p.{name}_o"] + [f"c{i} * p.{name}_s{i}" for i in range(orank)]
+        outer.append(f"let {name}_b = {' + '.join(terms)};")
+    for j in range(n_in):
+        if modes[j] == "c":
+            value = elements.read(dtypes[j], f"memory_{names[j]}", f"{names[j]}_b", caps)
+            outer.append(f"let {names[j]}_c = {value};")
+
+    def at(name: str, lane: int, tail: bool) -> str:
+        """Element index of a lane of the unit `g`."""
+        low = f"k0 + {lane}u" if lane else "k0"
+        if tail and lane:
+            low = f"min({low}, p.k - 1u)"
+        terms = [f"{name}_b", f"({low}) * p.{name}_r0"] + [f"k{i} * p.{name}_r{i}" for i in range(1, rrank)]
+        return " + ".join(terms)
+
+    def loads(tail: bool) -> tuple[list[str], list[str]]:
+        """Statements that read unit `g`, and each lane's arguments."""
+        lines = [f"var q = g{' * 4u' if four else ''};"] if rrank > 1 else []
+        for i in range(rrank - 1):
+            lines += [f"let k{i} = q % p.e{i};", f"q = q / p.e{i};"]
+        lines.append(f"let k{rrank - 1} = {'q' if rrank > 1 else 'g * 4u' if four else 'g'};")
+        lanes: list[list[str]] = [[] for _ in range(4 if four else 1)]
+        for j in range(n_in):
+            name, mode, dtype = names[j], modes[j], dtypes[j]
+            if mode == "c":
+                got = [f"{name}_c"] * len(lanes)
+            elif mode == "v":
+                inner = "".join(f" + k{i} * p.{name}_r{i}" for i in range(1, rrank))
+                text, got = elements.read4(dtype, f"memory_{name}", f"({name}_b + k0{inner}) / 4u", f"{name}v", caps)
+                lines += text
+            else:
+                got = []
+                for lane in range(1 if mode == "s" else len(lanes)):
+                    lines.append(f"let {name}i{lane} = {at(name, lane, tail)};")
+                    value = elements.read(dtype, f"memory_{name}", f"{name}i{lane}", caps)
+                    lines.append(f"let {name}v{lane} = {value};")
+                    got.append(f"{name}v{lane}")
+                got = got * 4 if mode == "s" else got
+            for lane, value in zip(lanes, got):
+                lane.append(convert(value, carrier(dtype, caps), own))
+        return lines, [", ".join(lane) for lane in lanes]
+
+    def maps_of(tail: bool, arguments: list[str]) -> list[str]:
+        lines = []
+        index = "(g * 4u + {}u)" if four else "g"
+        for lane, text in enumerate(arguments):
+            lines.append(f"let y{lane} = emit({text}, r, {index.format(lane)});")
+        for j, (name, type_) in enumerate(maps, start=n_in):
+            dtype, mode = dtypes[j], modes[j]
+            values = [convert(f"y{lane}.{name}", type_, carrier(dtype, caps)) for lane in range(len(arguments))]
+            if mode == "v":
+                lines += [f"let {name}w{lane} = {value};" for lane, value in enumerate(values)]
+                inner = "".join(f" + k{i} * p.{name}_r{i}" for i in range(1, rrank))
+                lanes = [f"{name}w{lane}" for lane in range(4)]
+                lines += elements.write4(dtype, f"memory_{name}", f"({name}_b + k0{inner}) / 4u", lanes, caps)
+                continue
+            for lane, value in enumerate(values):
+                lines += [f"let {name}i{lane} = {at(name, lane, False)};", f"let {name}w{lane} = {value};"]
+                store = elements.write(dtype, f"memory_{name}", f"{name}i{lane}", f"{name}w{lane}", caps)
+                lines.append(f"if (g * 4u + {lane}u < p.k) {{ {store} }}" if tail else store)
+        return lines
+
+    if from_state:
+        parts = []
+        for name, type_ in state:
+            parts.append(convert(f"memory_{name}[o * p.k + g]", carrier(_stored(type_), caps), type_))
+        load, lanes = [], [f"combine(s0, S({', '.join(parts)}))"]
+        load_tail, next_tail = [], []
+    else:
+        load, arguments = loads(False)
+        lanes = [
+            f"step(s{lane}, {text}, {f'g * 4u + {lane}u' if four else 'g'})" for lane, text in enumerate(arguments)
+        ]
+        load_tail, arguments_tail = loads(True) if four else ([], [])
+        next_tail = [f"step(total, {text}, n * 4u + {lane}u)" for lane, text in enumerate(arguments_tail)]
+    store = []
+    if not final:
+        store.append("let slot = o * p.split + part;" if walk.tree else "let slot = o * stride + first;")
+        for name, type_ in state:
+            target = _stored(type_)
+            store.append(f"memory_{name}[slot] = {convert(f'total.{name}', type_, carrier(target, caps))};")
+    for (name, type_), (dtype, mode) in zip(results, stored):
+        target = ALL[dtype]
+        store.append(f"let {name}w = {convert(f'r.{name}', type_, carrier(target, caps))};")
+        store.append(elements.write(target, f"memory_{name}", f"{name}_b", f"{name}w", caps))
+
+    arguments_text = ", ".join(f"{n}: {wgsl_type(own)}" for n in spec.inputs)
+    tags = "_".join(f"{d.short}{mode}" for d, mode in zip(dtypes, modes)) or "state"
+    shape = f"{'r' if walk.rows else 'c'}{walk.across}x{walk.along}"
+    name = f"{spec.name}_{tags}_{ALL[compute_name].short}_{shape}_{orank}{rrank}{'' if final else 'p'}"
+    text = render(
+        "reduce.wgsl",
+        caps,
+        fields=fields,
+        bindings=bindings,
+        state=[(n, wgsl_type(t)) for n, t in state],
+        results=[(n, wgsl_type(t)) for n, t in results],
+        maps=[(n, wgsl_type(t)) for n, t in maps],
+        init=init,
+        arguments=arguments_text,
+        step=step,
+        stepped=stepped,
+        combine=combine,
+        combined=combined,
+        finish=finish,
+        finished=finished,
+        map=emit,
+        mapped=mapped,
+        from_state=from_state,
+        rows=walk.rows,
+        tree=walk.tree,
+        across=walk.across,
+        along=walk.along,
+        four=four,
+        tail=four and rrank == 1,
+        run=RUN,
+        outer=outer,
+        load=load,
+        next=lanes,
+        load_tail=load_tail,
+        next_tail=next_tail,
+        load_again=[] if not spec.map else load,
+        load_again_tail=load_tail,
+        store=store,
+        results_stored=bool(stored),
+        store_map=maps_of(False, arguments) if spec.map else [],
+        store_map_tail=maps_of(True, arguments_tail) if spec.map and four else [],
+    )
+    access = "".join("r" if a == "read" else "w" for _, a, _ in bindings)
+    return Program(name, text, access, 4 * len(fields)), tuple(scalar_types[n] for n in spec.scalars)
+

@@ -1,0 +1,150 @@
+"""Running reductions: dims and dtypes checked at plan time, then one or two dispatches from a cached plan."""
+
+import torch
+
+from .. import tensor as T
+from ..kernels import reduce as R
+from ..kernels.layout import View, contiguous_strides, numel
+from ..kernels.pointwise import PACKERS
+from ..kernels.pointwise import Spec as PointwiseSpec
+from ..runtime.gpu import gpu
+from .elementwise import Elementwise
+from .table import Pointwise
+
+_MAX_PLANS = 16384
+
+
+def normal_dims(dim, rank: int) -> tuple[int, ...]:
+    """Dimensions as torch accepts them: None or () is all of them, negative ones count from the end."""
+    if dim is None:
+        return tuple(range(rank))
+    given = (dim,) if isinstance(dim, int) else tuple(dim)
+    if not given:
+        return tuple(range(rank))
+    low, high = -max(rank, 1), max(rank, 1) - 1
+    found = []
+    for d in given:
+        if not low <= d <= high:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {d})")
+        d = d + max(rank, 1) if d < 0 else d
+        if d in found:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+        found.append(d)
+    return tuple(found) if rank else ()
+
+
+class _Call:
+    """A planned call: outputs to make, and the dispatches."""
+
+    __slots__ = ("metas", "map_metas", "partials", "passes", "packers", "empty")
+
+
+class Reduction:
+    """A spec ready to be called. Plans are kept by metadata, so a repeated call costs a look-up.
+
+    `empty` is the result of reducing nothing; None where torch refuses that.
+    """
+
+    def __init__(self, spec: R.Spec, empty=None):
+        self.spec = spec
+        self.empty = empty
+        self.plans: dict[tuple, _Call] = {}
+        self._two_steps: tuple[Reduction, Elementwise] | None = None
+
+    def __call__(self, inputs: tuple, dim, keepdim: bool, compute: torch.dtype, out: tuple, scalars: tuple = ()):
+        """One tensor per result: `compute` and `out` are torch dtypes, `inputs` share a shape."""
+        key = (tuple([(x.dtype, x.shape, x.stride(), x.storage_offset()) for x in inputs]), dim, keepdim, compute, out)
+        call = self.plans.get(key)
+        if call is None:
+            call = self._plan(key, inputs, normal_dims(dim, inputs[0].dim()), keepdim, compute, out, ())
+        return self._run(call, inputs, scalars)
+
+    def rewrite(self, inputs: tuple, dims: tuple[int, ...], compute: torch.dtype, out: tuple, maps: tuple, scalars=()):
+        """Reduces rows and maps their elements: (results in keepdim shape, mapped tensors), contiguous.
+
+        `out` may be shorter than the results: those left out are not stored.
+        """
+        key = (tuple([(x.dtype, x.shape, x.stride(), x.storage_offset()) for x in inputs]), dims, compute, out, maps)
+        call = self.plans.get(key)
+        if call is None:
+            shape = inputs[0].shape
+            length = numel([shape[d] for d in dims])
+            rows = numel(shape) // max(length, 1)
+            if numel(shape) and not R.fused(rows, length, gpu().caps):
+                return self._in_two_steps(inputs, dims, compute, out, maps, scalars)
+            call = self._plan(key, inputs, dims, True, compute, out, maps)
+        made = self._run(call, inputs, scalars)
+        return made[: len(out)], made[len(out) :]
+
+    def _plan(self, key, inputs, dims, keepdim, compute, out, maps) -> _Call:
+        shape = tuple(inputs[0].shape)
+        wide = tuple([1 if d in dims else s for d, s in enumerate(shape)])
+        narrow = wide if keepdim else tuple([s for d, s in enumerate(shape) if d not in dims])
+        call = _Call()
+        call.metas = tuple(T.meta(narrow, None, d) for d in out)
+        call.map_metas = tuple(T.meta(shape, None, d) for d in maps)
+        call.passes = call.partials = call.packers = ()
+        call.empty = numel(shape) == 0
+        if not call.empty:
+            views = [T.view_of(x) for x in inputs]
+            results = [View(T.DTYPES[d], wide, contiguous_strides(wide)) for d in out]
+            mapped = [View(T.DTYPES[d], shape, contiguous_strides(shape)) for d in maps]
+            plan = R.plan(self.spec, T.DTYPES[compute], views, frozenset(dims), results, mapped, gpu().caps)
+            call.packers = tuple(PACKERS[c] for c in plan.scalar_carriers)
+            call.partials = tuple(T.meta((n,), None, T.TORCH_DTYPE[name]) for n, name in plan.partials)
+            call.passes = plan.passes
+        if len(self.plans) >= _MAX_PLANS:
+            self.plans.clear()
+        self.plans[key] = call
+        return call
+
+    def _run(self, call: _Call, inputs: tuple, scalars: tuple) -> tuple:
+        results = tuple([T.new(m) for m in call.metas])
+        mapped = tuple([T.new(m) for m in call.map_metas])
+        if call.empty:
+            for r in results:
+                if r.numel():
+                    r.fill_(self.empty)
+            return results + mapped
+        tail = b"".join([pack(v) for pack, v in zip(call.packers, scalars)]) if scalars else b""
+        partials = tuple([T.new(m) for m in call.partials])
+        kinds = {"i": inputs, "p": partials, "r": results, "m": mapped}
+        blocks, record = T._blocks, gpu().queue.record
+        for step in call.passes:
+            bound = tuple([blocks[kinds[kind][i].data_ptr() >> 40] for kind, i in step.bindings])
+            record(step.program, bound, step.params + tail, step.grid)
+        return results + mapped
+
+    def _in_two_steps(self, inputs, dims, compute, out, maps, scalars):
+        """Few long rows: the whole device reduces them, and an elementwise kernel rewrites them."""
+        spec = self.spec
+        if self._two_steps is None:
+            plain = R.Spec(
+                spec.name, spec.step, spec.combine, spec.init, spec.state, spec.finish, spec.results, spec.inputs, spec.scalars
+            )
+            names = spec.inputs + tuple(n for n, _ in spec.results)
+            if len(spec.maps) != 1:
+                raise NotImplementedError("two-step rewrites have one output")
+            entry = Pointwise(spec.name, PointwiseSpec(spec.name, spec.map, names, spec.scalars), "none")
+            self._two_steps = Reduction(plain, self.empty), _Rewrite(entry)
+        reduction, rewrite = self._two_steps
+        wide = torch.float32 if compute in (torch.float16, torch.bfloat16) else compute
+        stats = reduction(inputs, dims, True, compute, (wide,) * len(spec.results), scalars)
+        result = rewrite.into(inputs + stats, scalars, compute, maps[0])
+        kept = tuple([s if s.dtype == d else s.to(d) for s, d in zip(stats, out)])
+        return kept, (result,)
+
+
+class _Rewrite(Elementwise):
+    """An elementwise entry whose compute and result dtypes the caller names."""
+
+    def into(self, inputs, scalars, compute: torch.dtype, result: torch.dtype):
+        self.compute = compute
+        out = T.empty(inputs[0].shape, result)
+        return self.call_into(inputs, scalars, (out,), inplace=True)
+
+    def _dtypes(self, inputs):
+        return self.compute, self.compute
+
+    def _check_cast(self, inputs, outs):
+        return None

@@ -1,0 +1,179 @@
+"""Softmax, log_softmax and their gradients: rows reduced and rewritten in one dispatch. nll_loss."""
+
+import torch
+
+from .. import tensor as T
+from ..dtypes import Unsupported
+from ..kernels import nll
+from ..kernels.reduce import Spec
+from ..launch import caps, launch
+from .reduce import LOGSUMEXP, dtype_name
+from .reduction import Reduction, normal_dims
+from .table import custom
+
+_ONLINE = LOGSUMEXP.spec
+
+
+def _online(name: str, finish: str, results: tuple[str, ...], map_: str) -> Reduction:
+    """The running maximum and the sum of exponentials beneath it, in one reading of the row."""
+    return Reduction(
+        Spec(name, _ONLINE.step, _ONLINE.combine, _ONLINE.init, _ONLINE.state, finish, tuple((r, "T") for r in results),
+             map=map_, maps=(("y", "T"),)), float("nan"))  # fmt: skip
+
+
+# inf - inf is NaN, and with it the whole row: the running sum has spared itself that.
+_NORM = "most = top\nnorm = where(top == inf, nan, total)"
+SOFTMAX = _online("softmax", _NORM, ("most", "norm"), "exp(a - most) / norm")
+SAFE_SOFTMAX = _online("safe_softmax", _NORM, ("most", "norm"), "where(most == -inf, 0, exp(a - most) / norm)")
+LOG_SOFTMAX = _online("log_softmax", _NORM.replace("total", "log(total)"), ("most", "norm"), "a - most - norm")
+
+
+def _gradient(name: str, step: str, map_: str) -> Reduction:
+    return Reduction(
+        Spec(name, step, "acc + o_acc", finish="acc", results=(("dot", "T"),), inputs=("a", "b"), map=map_,
+             maps=(("y", "T"),)), 0)  # fmt: skip
+
+
+SOFTMAX_BACKWARD = _gradient("softmax_backward", "acc + a * b", "(a - dot) * b")
+LOG_SOFTMAX_BACKWARD = _gradient("log_softmax_backward", "acc + a", "a - exp(b) * dot")
+
+
+def _rewrite(run: Reduction, inputs: tuple, dim: int, out: torch.dtype):
+    x = inputs[0]
+    if not out.is_floating_point:
+        raise Unsupported(f"webgpu: {run.spec.name} of {out}")
+    compute = torch.float64 if torch.float64 in (x.dtype, out) else torch.float32
+    return run.rewrite(inputs, normal_dims(dim, x.dim()), compute, (), (out,))[1][0]
+
+
+def _register(name: str, run: Reduction, backward: Reduction) -> None:
+    @custom(f"_{name}")
+    def forward(self, dim, half_to_float):
+        if half_to_float and self.dtype not in (torch.float16, torch.bfloat16):
+            raise RuntimeError(f"conversion is supported for Half type only ({name})")
+        if not self.is_floating_point():
+            raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{dtype_name(self.dtype)}'")
+        return _rewrite(run, (self,), dim, torch.float32 if half_to_float else self.dtype)
+
+    @custom(f"_{name}_backward_data")
+    def gradient(grad_output, output, dim, input_dtype):
+        return _rewrite(backward, (grad_output, output), dim, input_dtype)
+
+
+_register("softmax", SOFTMAX, SOFTMAX_BACKWARD)
+_register("log_softmax", LOG_SOFTMAX, LOG_SOFTMAX_BACKWARD)
+
+
+@custom("_safe_softmax")
+def safe_softmax(self, dim, dtype=None):
+    return _rewrite(SAFE_SOFTMAX, (self,), dim, dtype or self.dtype)
+
+
+# -- negative log likelihood
+
+_TOTAL = Reduction(
+    Spec("nll_total", "loss1 = loss + a\nweight1 = weight + b", "loss1 = loss + o_loss\nweight1 = weight + o_weight",
+         (0, 0), (("loss", "T"), ("weight", "T")), "out = loss\nall = weight", (("out", "T"), ("all", "T")), ("a", "b")),
+    0)  # fmt: skip
+_AVERAGE = Reduction(
+    Spec("nll_average", "loss1 = loss + a\nweight1 = weight + b",
+         "loss1 = loss + o_loss\nweight1 = weight + o_weight", (0, 0), (("loss", "T"), ("weight", "T")),
+         "out = where(weight == 0, nan, loss / where(weight == 0, 1, weight))\nall = weight",
+         (("out", "T"), ("all", "T")), ("a", "b")), 0)  # fmt: skip
+_NONE, _MEAN = 0, 1
+
+
+def _samples(self, target):
+    """(x, target) as [samples, classes, places] and [samples, places]."""
+    if self.dim() == 1:
+        return self.view(1, -1, 1), target.reshape(1, 1)
+    if self.dim() == 2:
+        return self.unsqueeze(2), target.unsqueeze(1)
+    n, c = self.shape[:2]
+    return self.reshape(n, c, -1), target.reshape(n, -1)
+
+
+def _checked(self, target, weight) -> None:
+    if self.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise Unsupported(f"webgpu: nll_loss of {self.dtype}")
+    if target.dtype not in (torch.int64, torch.uint8):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {dtype_name(target.dtype)}")
+    if target.device != self.device:
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {self.device} and {target.device}!"
+        )
+    if self.dim() == 4 or target.dim() == 3:
+        if target.dim() != 3:
+            raise RuntimeError(
+                f"only batches of spatial targets supported (3D tensors) but got targets of dimension: {target.dim()}"
+            )
+        if self.dim() != 4:
+            raise RuntimeError(
+                f"only batches of spatial inputs supported (4D tensors), but got input of dimension: {self.dim()}"
+            )
+        if self.shape[0] != target.shape[0] or self.shape[2:] != target.shape[1:]:
+            raise RuntimeError(f"size mismatch (got input: {list(self.shape)} , target: {list(target.shape)}")
+    else:
+        if self.dim() not in (1, 2):
+            raise RuntimeError("input tensor should be 1D or 2D")
+        if target.dim() > 1:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+        if not (self.dim() == 1 and target.dim() == 0) and self.shape[0] != target.shape[0]:
+            raise RuntimeError(f"size mismatch (got input: {list(self.shape)}, target: {list(target.shape)})")
+    classes = self.shape[0 if self.dim() == 1 else 1]
+    if weight is not None and (weight.dim() != 1 or weight.shape[0] != classes):
+        raise RuntimeError(
+            "weight tensor should be defined either for all "
+            f"{classes} classes or no classes but got weight tensor of shape: {list(weight.shape)}"
+        )
+
+
+@custom("nll_loss_forward", "nll_loss2d_forward")
+def nll_loss_forward(self, target, weight, reduction, ignore_index):
+    _checked(self, target, weight)
+    x, t = _samples(self, target)
+    whole = reduction != _NONE and self.dim() > 1
+    shape = tuple(target.shape) if self.dim() > 1 else ()
+    losses = T.empty(shape, torch.float32 if whole else self.dtype)
+    weights = T.empty(shape, torch.float32) if reduction != _NONE else None
+    if losses.numel():
+        weight = None if weight is None else weight.contiguous()
+        plan = nll.forward(T.view_of(x), T.view_of(t), None if weight is None else T.view_of(weight),
+                           T.DTYPES[losses.dtype], weights is not None, ignore_index, caps())  # fmt: skip
+        tensors = [x, t] + ([] if weight is None else [weight]) + [losses] + ([] if weights is None else [weights])
+        launch(plan.program, tuple(tensors), plan.params, plan.grid)
+    if reduction == _NONE:
+        return losses, torch.zeros((), dtype=self.dtype, device=self.device)
+    if not whole:
+        average = losses / weights.to(self.dtype) if reduction == _MEAN else losses
+        return average, weights.to(self.dtype)
+    if not losses.numel():
+        nothing = torch.zeros((), dtype=self.dtype, device=self.device)
+        return torch.full_like(nothing, float("nan") if reduction == _MEAN else 0.0), nothing
+    run = _AVERAGE if reduction == _MEAN else _TOTAL
+    return run((losses, weights), None, False, torch.float32, (self.dtype, self.dtype))
+
+
+@custom("nll_loss_backward", "nll_loss2d_backward")
+def nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index, total_weight):
+    _checked(self, target, weight)
+    x, t = _samples(self, target)
+    out = T.empty(self.shape, self.dtype)
+    if not out.numel():
+        return out
+    if reduction == _NONE and self.dim() > 1:
+        if grad_output.shape != target.shape:
+            raise RuntimeError(
+                f"Expected a tensor of dimension {target.dim()} and tensor.size[0] == {target.shape[0]} but got: "
+                f"dimension {grad_output.dim()} and tensor.size[0] = {grad_output.shape[0] if grad_output.dim() else 0}"
+            )
+        grad = grad_output.reshape(t.shape)
+    else:
+        grad = grad_output.expand(t.shape)
+    weight = None if weight is None else weight.contiguous()
+    mean = reduction == _MEAN
+    plan = nll.backward(tuple(x.shape), T.view_of(grad), T.view_of(t), None if weight is None else T.view_of(weight),
+                        T.view_of(total_weight) if mean else None, T.DTYPES[self.dtype], ignore_index, caps())  # fmt: skip
+    tensors = [grad, t] + ([] if weight is None else [weight]) + ([total_weight] if mean else []) + [out]
+    launch(plan.program, tuple(tensors), plan.params, plan.grid)
+    return out
