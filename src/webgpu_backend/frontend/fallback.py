@@ -158,7 +158,13 @@ def _through_functional(op, functional, args, kwargs):
         targets = [kwargs.pop(n) for n in names]
         result = functional(*args, **kwargs)
     results = result if isinstance(result, (tuple, list)) else (result,)
+    if len(targets) == 1 and isinstance(targets[0], (list, tuple)):
+        results = (results,)
     for target, value in zip(targets, results):
+        if isinstance(target, (list, tuple)):
+            for one, new in zip(target, value):
+                one.copy_(new)
+            continue
         if target.shape != value.shape:
             if inplace:
                 raise RuntimeError(
