@@ -1,0 +1,93 @@
+"""Pooling against the CPU, forward and backward: windows, padding, layouts, dtypes, NaN, errors."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from _close import adapter_class, close, gradients  # noqa: F401
+
+X = torch.randn(2, 3, 11, 13, generator=torch.Generator().manual_seed(5))
+V = torch.randn(2, 3, 5, 7, 6, generator=torch.Generator().manual_seed(6))
+LAYOUTS = [X, X[0], X.to(memory_format=torch.channels_last), X.transpose(2, 3), X[:, 1:, ::2]]
+WINDOWS = [
+    {"kernel_size": 2},
+    {"kernel_size": 3, "stride": 2, "padding": 1},
+    {"kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 0), "ceil_mode": True},
+]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_max_pool2d(window, adapter_class):  # noqa: F811
+    for x in LAYOUTS:
+        for extra in ({}, {"dilation": (1, 2)}):
+            arguments = {**window, **extra, "return_indices": True}
+            close(F.max_pool2d(x.to("webgpu"), **arguments), F.max_pool2d(x, **arguments))
+            gradients(lambda t: F.max_pool2d(t, **window, **extra), x)  # noqa: B023
+    for dtype in (torch.float16, torch.bfloat16, torch.int64):
+        x = (X * 9).to(dtype)
+        close(F.max_pool2d(x.to("webgpu"), **window), F.max_pool2d(x, **window))
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("include_pad", [True, False])
+@pytest.mark.parametrize("divisor", [None, 5])
+def test_avg_pool2d(window, include_pad, divisor):
+    arguments = {**window, "count_include_pad": include_pad, "divisor_override": divisor}
+    for x in LAYOUTS:
+        gradients(lambda t: F.avg_pool2d(t, **arguments), x)
+    for dtype in (torch.float16, torch.bfloat16, torch.int64):
+        x = (X * 9).to(dtype)
+        close(F.avg_pool2d(x.to("webgpu"), **arguments), F.avg_pool2d(x, **arguments))
+
+
+@pytest.mark.parametrize("size", [(5, 7), (11, 13), (3, None), (20, 30), (1, 4)])
+def test_adaptive(size, adapter_class):  # noqa: F811
+    for x in (X, X[1], X.to(memory_format=torch.channels_last)):
+        gradients(lambda t: F.adaptive_avg_pool2d(t, size), x)
+        gradients(lambda t: F.adaptive_max_pool2d(t, size), x)
+    ours, theirs = F.adaptive_max_pool2d(X.to("webgpu"), size, True), F.adaptive_max_pool2d(X, size, True)
+    close(ours, theirs)
+
+
+def test_other_dimensions():
+    gradients(lambda t: F.max_pool3d(t, 3, 2, 1), V)
+    gradients(lambda t: F.max_pool3d(t, 2, ceil_mode=True), V.to(memory_format=torch.channels_last_3d))
+    gradients(lambda t: F.avg_pool3d(t, 3, 2, 1, ceil_mode=True, count_include_pad=False), V)
+    gradients(lambda t: F.adaptive_avg_pool3d(t, (2, 3, 5)), V)
+    gradients(lambda t: F.adaptive_max_pool3d(t, (2, 3, 5)), V)
+    row = X[0]
+    gradients(lambda t: F.max_pool1d(t, 3, 2, 1), row)
+    gradients(lambda t: F.avg_pool1d(t, 3, 2, 1), row)
+    gradients(lambda t: F.adaptive_avg_pool1d(t, 7), row)
+    gradients(lambda t: F.adaptive_max_pool1d(t, 7), row)
+
+
+def test_fractional():
+    flat, solid = torch.rand(2, 3, 2), torch.rand(2, 3, 3)
+    two = torch.ops.aten.fractional_max_pool2d
+    three = torch.ops.aten.fractional_max_pool3d
+    close(two(X.to("webgpu"), [2, 3], [4, 5], flat.to("webgpu")), two(X, [2, 3], [4, 5], flat))
+    close(three(V.to("webgpu"), [2, 3, 2], [2, 3, 4], solid.to("webgpu")), three(V, [2, 3, 2], [2, 3, 4], solid))
+
+
+def test_special_values():
+    x = X.clone()
+    x[0, 0, 3, 3] = float("nan")
+    x[1] = -float("inf")
+    close(F.max_pool2d(x.to("webgpu"), 3, 2, 1, return_indices=True), F.max_pool2d(x, 3, 2, 1, return_indices=True))
+    close(F.avg_pool2d(x.to("webgpu"), 3, 2, 1), F.avg_pool2d(x, 3, 2, 1))
+    empty = torch.empty(0, 3, 8, 8)
+    close(F.max_pool2d(empty.to("webgpu"), 2), F.max_pool2d(empty, 2))
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda t: F.max_pool2d(t, 2, padding=2), "pad should be at most half"),
+        (lambda t: F.avg_pool2d(t, 40), "Output size is too small"),
+        (lambda t: F.max_pool2d(t, (2, 2, 2)), "kernel_size must either be a single int"),
+    ],
+)
+def test_errors(call, words):
+    for x in (X, X.to("webgpu")):
+        with pytest.raises(RuntimeError, match=words):
+            call(x)
