@@ -12,7 +12,8 @@ import threading
 import torch
 
 from . import dtypes
-from .kernels.layout import View, contiguous_strides
+from .kernels.layout import View, contiguous_strides, span
+from .program import Window
 from .runtime.buffers import Block, Lease, size_class
 from .runtime.gpu import gpu
 from .runtime.native import OutOfMemory
@@ -180,6 +181,21 @@ def dtype_of(tensor: torch.Tensor) -> dtypes.DType:
 
 def view_of(tensor: torch.Tensor) -> View:
     return View(dtype_of(tensor), tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+
+
+def window_of(tensor: torch.Tensor, limit: int) -> tuple[Block | Window, View] | None:
+    """What to bind for a tensor and its view from there: the block, or the part of it that the view spans. None where
+    even that passes `limit`."""
+    block, view = block_of(tensor), view_of(tensor)
+    if block.size <= limit:
+        return block, view
+    item = view.dtype.size
+    first, last = span(view.sizes, view.strides, view.offset)
+    start = first * item & ~255
+    size = min((last * item - start + 255) & ~255, block.size - start)
+    if size > limit:
+        return None
+    return Window(block, start, size), view._replace(offset=view.offset - start // item)
 
 
 def owns_tail(tensor: torch.Tensor) -> bool:

@@ -14,6 +14,7 @@ from ..dtypes import Unsupported
 from ..kernels import pointwise
 from ..kernels.layout import View, contiguous_strides, numel
 from ..runtime.gpu import gpu
+from ..runtime.native import BindingTooLarge
 from .table import Pointwise
 
 _KINDS = {
@@ -73,7 +74,11 @@ class Elementwise:
         out = T.new(call.metas[0])
         if not call.empty:
             blocks = T._blocks
-            _record(call.program, (blocks[a.data_ptr() >> 40], blocks[out.data_ptr() >> 40]), call.params, call.grid)
+            bound = (blocks[a.data_ptr() >> 40], blocks[out.data_ptr() >> 40])
+            try:
+                _record(call.program, bound, call.params, call.grid)
+            except BindingTooLarge:
+                self._split((a,), (), (out,))
         return out
 
     def binary(self, a, b):
@@ -88,7 +93,10 @@ class Elementwise:
             if not call.empty:
                 blocks = T._blocks
                 bound = (blocks[a.data_ptr() >> 40], blocks[out.data_ptr() >> 40])
-                _record(call.program, bound, call.params + call.packers[0](b), call.grid)
+                try:
+                    _record(call.program, bound, call.params + call.packers[0](b), call.grid)
+                except BindingTooLarge:
+                    self._split((a, b), (), (out,))
             return out
         if b.is_cpu:
             return self.call((a, b), ())
@@ -103,7 +111,10 @@ class Elementwise:
         if not call.empty:
             blocks = T._blocks
             bound = (blocks[a.data_ptr() >> 40], blocks[b.data_ptr() >> 40], blocks[out.data_ptr() >> 40])
-            _record(call.program, bound, call.params, call.grid)
+            try:
+                _record(call.program, bound, call.params, call.grid)
+            except BindingTooLarge:
+                self._split((a, b), (), (out,))
         return out
 
     def inplace(self, inputs: tuple, scalars: tuple):
@@ -137,7 +148,10 @@ class Elementwise:
             for pack, value in zip(call.packers, scalars if values is None else (*values, *scalars)):
                 params += pack(value)
         bound.append(block)
-        _record(call.program, tuple(bound), params, call.grid)
+        try:
+            _record(call.program, tuple(bound), params, call.grid)
+        except BindingTooLarge:
+            self._split(inputs, scalars, (a,))
         return a
 
     def call(self, inputs: tuple, scalars: tuple):
@@ -172,7 +186,7 @@ class Elementwise:
 
     def _fit(self, inputs, outs, inplace: bool) -> tuple[int, ...]:
         """Outputs of the broadcast shape, or the error that torch gives."""
-        shape = self._shape(inputs, outs)
+        shape = broadcast_shape([x.shape for x in (*inputs, *(outs if inplace else ())) if isinstance(x, _Tensor)])
         for out in outs:
             if tuple(out.shape) != shape:
                 if inplace:
@@ -198,7 +212,44 @@ class Elementwise:
         everything = inputs + outs
         blocks = T._blocks
         bound = tuple([blocks[everything[i].data_ptr() >> 40] for i in call.bindings])
-        _record(call.program, bound, params, call.grid)
+        try:
+            _record(call.program, bound, params, call.grid)
+        except BindingTooLarge:
+            self._split(inputs, scalars, outs)
+
+    def _split(self, inputs, scalars, outs) -> None:
+        """Work on buffers larger than one binding: halves, until each part's span fits a window of its buffer."""
+        caps = gpu().caps
+        tensors = [x for x in (*inputs, *outs) if not _is_scalar(x)]
+        windows = [T.window_of(t, caps.max_binding) for t in tensors]
+        if None in windows:
+            self._halve(tensors[windows.index(None)].expand(outs[0].shape), inputs, scalars, outs)
+            return
+        aliases = self._aliases(inputs, outs)[1]
+        compute, _ = self._dtypes(inputs)
+        views = iter([v for _, v in windows])
+        in_views = [None if _is_scalar(x) else next(views) for x in inputs]
+        out_views = list(views)
+        owned = [False] * len(outs)
+        kernel = pointwise.plan(self.entry.spec, T.DTYPES[compute], in_views, out_views, owned, aliases, caps)
+        params = kernel.params
+        values = [x.item() if isinstance(x, _Tensor) else x for x in inputs if _is_scalar(x)]
+        for carrier, value in zip(kernel.scalar_carriers, [*values, *scalars]):
+            params += pointwise.PACKERS[carrier](value)
+        buffers = iter([w for w, _ in windows])
+        everything = [None if _is_scalar(x) else next(buffers) for x in inputs] + list(buffers)
+        _record(kernel.program, tuple([everything[i] for i in kernel.bindings]), params, kernel.grid)
+
+    def _halve(self, large, inputs, scalars, outs) -> None:
+        """Two calls, split along the dimension that spreads `large` most."""
+        shape = outs[0].shape
+        dim = max(range(len(shape)), key=lambda d: (shape[d] - 1) * large.stride(d))
+        middle = shape[dim] // 2 + (-(shape[dim] // 2) % 4 if shape[dim] > 8 else 0)
+        for start, length in ((0, middle), (middle, shape[dim] - middle)):
+            part = [
+                x if _is_scalar(x) or not x.dim() else x.expand(shape).narrow(dim, start, length) for x in inputs
+            ]
+            self._split(tuple(part), scalars, tuple([o.narrow(dim, start, length) for o in outs]))
 
     # -- planning
 
@@ -206,7 +257,7 @@ class Elementwise:
         self._check_devices(inputs)
         entry, caps = self.entry, gpu().caps
         compute, result = self._dtypes(inputs)
-        shape = self._shape(inputs, outs)
+        shape = broadcast_shape([x.shape for x in inputs if isinstance(x, _Tensor)]) if outs is None else outs[0].shape
         views = [None if _is_scalar(x) else T.view_of(x) for x in inputs]
         if outs is None:
             strides = _output_strides([x for x in inputs if not _is_scalar(x)], shape)
@@ -261,10 +312,6 @@ class Elementwise:
                     f"result type {_scalar_name(result)} can't be cast to the desired output type "
                     f"{_scalar_name(out.dtype)}"
                 )
-
-    def _shape(self, inputs, outs=None) -> tuple[int, ...]:
-        shapes = [x.shape for x in inputs if isinstance(x, _Tensor)]
-        return broadcast_shape(shapes) if shapes else tuple(outs[0].shape)
 
     def _aliases(self, inputs, outs):
         """Inputs on an output's buffer: bound once where layouts agree, else copied first."""

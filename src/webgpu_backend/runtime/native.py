@@ -16,6 +16,10 @@ class OutOfMemory(DeviceError):
     """The adapter has no memory for a request."""
 
 
+class BindingTooLarge(DeviceError):
+    """A buffer does not fit one binding: the work must be split, or is refused with this."""
+
+
 class DeviceLost(DeviceError):
     """The device is gone; nothing on it can be read again."""
 

@@ -4,7 +4,7 @@ from threading import RLock
 
 from ..program import Caps, Dispatch, Program, Window
 from .buffers import Block, Pool
-from .native import NULL, DeviceError, DeviceLost, checked, classify, error_handler, ffi, lib
+from .native import NULL, BindingTooLarge, DeviceError, DeviceLost, checked, classify, error_handler, ffi, lib
 from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
 
 # The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.
@@ -147,7 +147,7 @@ class Queue:
         limit = self.caps.max_binding
         for buffer in buffers:
             if buffer.size > limit:
-                raise DeviceError(
+                raise BindingTooLarge(
                     f"{pipeline.name}: a tensor of {buffer.size} bytes does not fit one binding "
                     f"(the adapter's limit is {limit} bytes)"
                 )
