@@ -12,6 +12,14 @@ def launch(program: Program, tensors: tuple, params: bytes, grid: tuple[int, int
     gpu().queue.record(program, tuple([T.block_of(t) for t in tensors]), params, grid)
 
 
+def launch_guarded(program: Program, tensors: tuple, params: bytes, grid: tuple[int, int, int]) -> None:
+    """As launch, for a kernel that reports bad indices: `runtime.faults` is its last binding."""
+    queue = gpu().queue
+    blocks = [T.block_of(t) for t in tensors]
+    blocks.append(queue.watch_faults())
+    queue.record(program, tuple(blocks), params, grid)
+
+
 def caps() -> Caps:
     return gpu().caps
 

@@ -5,7 +5,7 @@ from threading import Lock
 
 from .native import NULL, DeviceLost, OutOfMemory, checked, ffi, lib
 
-_USAGE = lib.WGPUBufferUsage_Storage | lib.WGPUBufferUsage_CopySrc | lib.WGPUBufferUsage_CopyDst
+USAGE = lib.WGPUBufferUsage_Storage | lib.WGPUBufferUsage_CopySrc | lib.WGPUBufferUsage_CopyDst
 MIN_BLOCK = 256
 
 
@@ -164,7 +164,7 @@ class Pool:
             raise OutOfMemory(
                 f"{self.bytes_reserved} bytes are taken, {size} more pass the limit of {self.limit} bytes"
             )
-        return self.create_buffer(size, _USAGE)
+        return self.create_buffer(size, USAGE)
 
     def create_buffer(self, size: int, usage: int, mapped: bool = False):
         descriptor = ffi.new("WGPUBufferDescriptor *", {"usage": usage, "size": size, "mappedAtCreation": int(mapped)})

@@ -1,9 +1,11 @@
 """One open compute pass per batch; dispatches, uploads and read-backs in the order they were asked for."""
 
+import struct
 from threading import RLock
 
 from ..program import Caps, Dispatch, Program, Window
-from .buffers import Block, Pool
+from . import faults
+from .buffers import USAGE, Block, Pool
 from .native import NULL, BindingTooLarge, DeviceError, DeviceLost, checked, classify, error_handler, ffi, lib
 from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
 
@@ -65,6 +67,7 @@ class Queue:
         self._arena = None
         self._arena_used = 0
         self._staging: dict[int, object] = {}
+        self._faults: faults.Faults | None = None
         pool.on_release = self._forget
 
     # -- dispatches
@@ -143,6 +146,14 @@ class Queue:
         self._ring_block = Block(self.pool.create_buffer(size, usage), size, 0, [])
         self._ring_group = self._create_group(self.pipelines.params_layout, (Window(self._ring_block, 0, RING_SLOT),))
 
+    def watch_faults(self) -> Block:
+        """The words that a kernel about to be recorded may set; the next wait looks at them."""
+        found = self._faults
+        if found is None:
+            found = self._faults = faults.Faults(self.pool.create_buffer(256, USAGE))
+        found.watched = True
+        return found.block
+
     def _bind(self, pipeline: Pipeline, buffers: tuple):
         limit = self.caps.max_binding
         for buffer in buffers:
@@ -220,6 +231,9 @@ class Queue:
 
     def synchronize(self) -> None:
         with self.lock:
+            if self._faults is not None and self._faults.watched:
+                self._read_chunk(self._faults.block, 0, ffi.new("char[]", faults.BYTES), faults.BYTES)
+                return
             self.flush()
             self._wait()
 
@@ -284,24 +298,38 @@ class Queue:
         """A block to host memory, after everything recorded so far. Offset is a multiple of four."""
         with self.lock:
             target = ffi.cast("char *", pointer)
-            for at in range(0, nbytes, STAGING_BYTES):
-                self._read_chunk(block, offset + at, target + at, min(STAGING_BYTES, nbytes - at))
+            step = STAGING_BYTES - faults.BYTES
+            for at in range(0, nbytes, step):
+                self._read_chunk(block, offset + at, target + at, min(step, nbytes - at))
             self.bytes_read += nbytes
 
     def _read_chunk(self, block: Block, offset: int, target, nbytes: int) -> None:
-        size = (nbytes + 3) & ~3
-        staging = self._staging_for(size)
+        size = end = (nbytes + 3) & ~3
+        watched = self._faults is not None and self._faults.watched
+        if watched:
+            end += faults.BYTES
+        staging = self._staging_for(end)
         encoder = self._open_encoder()
         lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, block.handle, offset, staging, 0, size)
+        if watched:
+            handle = self._faults.block.handle
+            lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, handle, 0, staging, size, faults.BYTES)
         self.flush()
         self._status[0] = 0
         with checked(f"reading {nbytes} bytes"):
-            lib.wgpuBufferMapAsync(staging, lib.WGPUMapMode_Read, 0, size, self._map_info)
+            lib.wgpuBufferMapAsync(staging, lib.WGPUMapMode_Read, 0, end, self._map_info)
             self._wait()
         if self._status[0] != lib.WGPUMapAsyncStatus_Success:
             raise DeviceError(f"reading {nbytes} bytes: mapping failed with status {self._status[0]}")
-        ffi.memmove(target, lib.wgpuBufferGetConstMappedRange(staging, 0, size), nbytes)
+        mapped = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(staging, 0, end))
+        ffi.memmove(target, mapped, nbytes)
+        words = struct.unpack(f"<{faults.WORDS}I", ffi.buffer(mapped + size, faults.BYTES)) if watched else (0,)
         lib.wgpuBufferUnmap(staging)
+        if watched:
+            self._faults.watched = False
+        if words[0]:
+            self.clear(self._faults.block, 0, faults.BYTES)
+            raise faults.error(words)
 
     def _staging_for(self, size: int):
         wanted = 4096
