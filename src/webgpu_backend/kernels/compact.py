@@ -1,0 +1,104 @@
+"""Positions of the nonzero elements: count per chunk, exclusive sums of the counts, then each chunk writes its own."""
+
+from functools import lru_cache
+from struct import pack
+
+from ..dtypes import DType, carrier
+from ..program import Caps, Program
+from . import elements
+from .expression import convert
+from .index import Plan
+from .layout import grid
+from .pointwise import WORKGROUP
+from .render import render
+
+CHUNK = 64  # elements per thread
+
+
+def _kernel(name: str, template: str, access: str, words: int, caps: Caps, **names) -> Program:
+    text = render(template, caps, workgroup=WORKGROUP[caps.kind], chunk=CHUNK, **names)
+    return Program(name, text, access, 4 * words)
+
+
+def _run(program: Program, words, threads: int, caps: Caps) -> Plan:
+    return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+
+
+def chunks(n: int) -> int:
+    return -(-n // CHUNK)
+
+
+@lru_cache(maxsize=None)
+def _count(dtype: DType, caps: Caps) -> Program:
+    test = convert(elements.read(dtype, "b_a", "i", caps), carrier(dtype, caps), "bool")
+    kind = elements.array_type(dtype, "e", caps)
+    return _kernel(f"nonzero_count_{dtype.short}", "compact.wgsl", "rw", 2, caps, step="count", a=kind, test=test)
+
+
+def count(dtype: DType, n: int, offset: int, caps: Caps) -> Plan:
+    """Binds a contiguous a and counts (one u32 per chunk)."""
+    return _run(_count(dtype, caps), (n, offset), chunks(n), caps)
+
+
+@lru_cache(maxsize=None)
+def _total(caps: Caps) -> Program:
+    return _kernel("prefix_total", "compact.wgsl", "rw", 1, caps, step="total")
+
+
+def total(n: int, caps: Caps) -> Plan:
+    """Binds n values and their sums by chunk."""
+    return _run(_total(caps), (n,), chunks(n), caps)
+
+
+@lru_cache(maxsize=None)
+def _spread(caps: Caps, rooted: bool) -> Program:
+    return _kernel(
+        f"prefix_spread{'_root' if rooted else ''}", "compact.wgsl", "w" if rooted else "wr", 1, caps,
+        step="spread", rooted=rooted,
+    )  # fmt: skip
+
+
+def spread(n: int, rooted: bool, caps: Caps) -> Plan:
+    """Values become exclusive sums, starting each chunk from its own base; the root's total follows its values.
+
+    Binds the values and, unless this is the root, the bases.
+    """
+    return _run(_spread(caps, rooted), (n,), chunks(n), caps)
+
+
+@lru_cache(maxsize=None)
+def _write(dtype: DType, rank: int, caps: Caps) -> Program:
+    test = convert(elements.read(dtype, "b_a", "i", caps), carrier(dtype, caps), "bool")
+    kind = elements.array_type(dtype, "e", caps)
+    return _kernel(
+        f"nonzero_write_{dtype.short}{rank}", "compact.wgsl", "rrw", 3 + rank, caps,
+        step="write", a=kind, test=test, rank=rank,
+    )  # fmt: skip
+
+
+def write(dtype: DType, sizes, offset: int, room: int, caps: Caps) -> Plan:
+    """Binds a, the exclusive counts and the (room, rank) int64 output; positions past `room` are dropped."""
+    n = 1
+    for s in sizes:
+        n *= s
+    words = (n, offset, room, *sizes)
+    return _run(_write(dtype, len(sizes), caps), words, chunks(n), caps)
+
+
+@lru_cache(maxsize=None)
+def _fill(item: int, caps: Caps) -> Program:
+    from . import raw
+
+    dtype, bare = raw.bits_of(item), raw.plain(caps)
+    mode = elements.element_mode(dtype, bare, written=True)
+    return _kernel(
+        f"masked_scatter_{item}", "compact.wgsl", "rrrww", 6, caps, step="fill",
+        value=elements.array_type(dtype, "e", bare), out=elements.array_type(dtype, mode, bare),
+        read_value=elements.read(dtype, "b_value", "p.value_o + place", bare),
+        write_out=elements.write(dtype, "b_out", "p.out_o + i", "v", bare),
+    )  # fmt: skip
+
+
+def fill(item: int, n: int, offset: int, room: int, value_offset: int, out_offset: int, site: int, caps: Caps) -> Plan:
+    """Binds a bool mask, the exclusive counts, the values (`room` of them), the output and the faults."""
+    return _run(_fill(item, caps), (n, offset, room, value_offset, out_offset, site), chunks(n), caps)

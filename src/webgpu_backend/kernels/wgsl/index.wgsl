@@ -1,0 +1,32 @@
+struct P {
+{% for field in fields %}
+    {{ field }},
+{% endfor %}
+}
+{% for name, access, type in bindings %}
+@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
+{% endfor %}
+@group(0) @binding({{ bindings | length }}) var<storage, read_write> faults: array<atomic<u32>>;
+
+{% include "faults.wgsl" %}
+
+fn address(element: u32) -> u32 {
+    var r = element;
+{% for line in address %}
+    {{ line }}
+{% endfor %}
+}
+
+@compute @workgroup_size({{ workgroup }})
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+    let thread = gid.x + gid.y * nwg.x * {{ workgroup }}u;
+    for (var u = 0u; u < {{ groups }}u; u++) {
+        let g = thread * {{ groups }}u + u;
+        if (g >= (p.n + 3u) / 4u) {
+            return;
+        }
+{% for line in main %}
+        {{ line }}
+{% endfor %}
+    }
+}

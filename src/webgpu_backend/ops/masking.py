@@ -1,0 +1,172 @@
+"""Masks and positions: nonzero, masked_select, masked_scatter, masked_fill."""
+
+import torch
+
+from .. import tensor as T
+from ..kernels import compact
+from ..launch import caps, launch, launch_guarded
+from ..runtime.faults import site
+from ..kernels.pointwise import Spec
+from .copy import device_copy
+from .elementwise import Elementwise, _scalar_name, broadcast_shape
+from .table import Pointwise, custom
+
+_fill = Elementwise(
+    Pointwise("masked_fill", Spec("masked_fill", "where(b, c, a)", ("a", "b", "c"), (), (("b", "bool"), ("c", "T"))), "none")
+)
+
+
+def _sums(self: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(where each chunk's nonzero elements start, a tensor whose first element is how many there are)."""
+    c, n = caps(), self.numel()
+    dtype = T.dtype_of(self)
+    levels = [T.empty((compact.chunks(n) + 1,), torch.int32)]
+    plan = compact.count(dtype, n, self.storage_offset(), c)
+    launch(plan.program, (self, levels[0]), plan.params, plan.grid)
+    sizes = [compact.chunks(n)]
+    while sizes[-1] > compact.CHUNK:
+        levels.append(T.empty((compact.chunks(sizes[-1]) + 1,), torch.int32))
+        plan = compact.total(sizes[-1], c)
+        launch(plan.program, (levels[-2], levels[-1]), plan.params, plan.grid)
+        sizes.append(compact.chunks(sizes[-1]))
+    root = levels[-1]
+    plan = compact.spread(sizes[-1], True, c)
+    launch(plan.program, (root,), plan.params, plan.grid)
+    for k in range(len(levels) - 2, -1, -1):
+        plan = compact.spread(sizes[k], False, c)
+        launch(plan.program, (levels[k], levels[k + 1]), plan.params, plan.grid)
+    return levels[0], root[sizes[-1] :]
+
+
+def _positions(self: torch.Tensor, sums: torch.Tensor, room: int, sizes) -> torch.Tensor:
+    out = T.empty((room, len(sizes)), torch.int64)
+    if room:
+        plan = compact.write(T.dtype_of(self), sizes, self.storage_offset(), room, caps())
+        launch(plan.program, (self, sums, out), plan.params, plan.grid)
+    return out
+
+
+@custom("nonzero")
+def nonzero(self):
+    rank = self.dim()
+    if not self.numel():
+        return T.empty((0, rank), torch.int64)
+    self = self.contiguous()
+    sums, total = _sums(self)
+    found = total[0].item()
+    if not rank:
+        return T.empty((found, 0), torch.int64)
+    return _positions(self, sums, found, tuple(self.shape))
+
+
+def nonzero_columns(mask: torch.Tensor) -> list[torch.Tensor]:
+    """One index tensor per dimension of the mask."""
+    if not mask.dim():
+        flat = nonzero(mask.reshape(1))
+        return [flat[:, 0]]
+    found = nonzero(mask)
+    return [found[:, d] for d in range(mask.dim())]
+
+
+@custom("nonzero_static")
+def nonzero_static(self, *, size, fill_value=-1):
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    out = torch.full((size, self.dim()), fill_value, dtype=torch.int64, device=T.DEVICE)
+    if not self.numel() or not size or not self.dim():
+        return out
+    self = self.contiguous()
+    sums, _ = _sums(self)
+    plan = compact.write(T.dtype_of(self), tuple(self.shape), self.storage_offset(), size, caps())
+    launch(plan.program, (self, sums, out), plan.params, plan.grid)
+    return out
+
+
+@custom("masked_select")
+def masked_select(self, mask):
+    if mask.dtype is not torch.bool:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    shape = broadcast_shape([self.shape, mask.shape])
+    flat = mask.expand(shape).reshape(-1)
+    if not flat.numel():
+        return T.empty((0,), self.dtype)
+    return torch.ops.aten.take(self.expand(shape), nonzero(flat)[:, 0])
+
+
+@custom("masked_scatter")
+def masked_scatter(self, mask, source):
+    shape = broadcast_shape([self.shape, mask.shape])
+    out = T.empty(shape, self.dtype)
+    device_copy(self.expand(shape), out)
+    return masked_scatter_(out, mask, source)
+
+
+@custom("masked_scatter_")
+def masked_scatter_(self, mask, source):
+    if self.dtype != source.dtype:
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have same dtypes but got {_name(self)} and {_name(source)}"
+        )
+    if mask.dtype is not torch.bool:
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {_name(mask)}")
+    if not self.numel():
+        return self
+    mask = mask.expand(self.shape).contiguous()
+    source = source.contiguous()
+    if not source.numel():
+        if mask.any():
+            raise RuntimeError("masked_scatter: expected source to have at least as many elements as ones in the mask")
+        return self
+    target = self
+    if not self.is_contiguous():
+        target = T.empty(self.shape, self.dtype)
+        device_copy(self, target)
+    elif T.block_of(source) is T.block_of(target):
+        source = source.clone()
+    sums, _ = _sums(mask)
+    plan = compact.fill(
+        self.element_size(), mask.numel(), mask.storage_offset(), source.numel(), source.storage_offset(),
+        target.storage_offset(), site("masked_scatter", 0, False), caps(),
+    )  # fmt: skip
+    launch_guarded(plan.program, (mask, sums, source, target), plan.params, plan.grid)
+    if target is not self:
+        device_copy(target, self)
+    return self
+
+
+
+# -- filling
+
+
+def _check_fill(self, mask, value):
+    if mask.dtype is not torch.bool:
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {_name(mask)}")
+    if isinstance(value, torch.Tensor):
+        if value.dim():
+            raise RuntimeError(
+                "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.dim()} dimension(s)."
+            )
+        return
+    if isinstance(value, complex) and not self.dtype.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {self.dtype} without overflow")
+    if not self.dtype.is_floating_point and not self.dtype.is_complex and self.dtype is not torch.bool:
+        limits = torch.iinfo(self.dtype)
+        if not limits.min <= value <= limits.max:
+            raise RuntimeError(f"value cannot be converted to type {self.dtype} without overflow")
+
+
+@custom("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(self, mask, value):
+    _check_fill(self, mask, value)
+    return _fill.call((self, mask, value), ())
+
+
+@custom("masked_fill_.Scalar", "masked_fill_.Tensor")
+def masked_fill_(self, mask, value):
+    _check_fill(self, mask, value)
+    return _fill.call_into((self, mask, value), (), (self,), inplace=True)
+
+
+def _name(tensor: torch.Tensor) -> str:
+    return _scalar_name(tensor.dtype)

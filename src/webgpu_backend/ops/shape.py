@@ -1,0 +1,312 @@
+"""Putting tensors together and moving elements by coordinates: cat, stack, pads, roll, flip, tril, triu."""
+
+from struct import pack as _pack
+
+import torch
+from torch._prims_common import canonicalize_dim
+
+from .. import tensor as T
+from ..kernels import join, move
+from ..kernels.layout import numel
+from ..launch import caps, launch
+from .copy import device_copy, fill
+from .elementwise import resize_output
+from .indexing import key_of, remember
+from .scatter import bits, duplicate
+from .table import custom
+
+_PLANS: dict[tuple, object] = {}
+_LARGE = 1 << 18  # bytes from which an input is worth a dispatch of its own
+
+
+# -- cat and stack
+
+
+def _legacy(tensor: torch.Tensor) -> bool:
+    """Empty vectors join anything: torch keeps that from the time when there were no other empty tensors."""
+    return tensor.dim() == 1 and tensor.shape[0] == 0
+
+
+def _cat_shape(tensors, dim: int) -> tuple[list[torch.Tensor], int, list[int]]:
+    if not tensors:
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    for k, t in enumerate(tensors):
+        if not t.dim():
+            raise RuntimeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated")
+    kept = [t for t in tensors if not _legacy(t)]
+    if not kept:
+        return [], canonicalize_dim(1, dim), [0]
+    first = kept[0]
+    dim = canonicalize_dim(first.dim(), dim)
+    shape = list(first.shape)
+    shape[dim] = 0
+    for k, t in enumerate(tensors):
+        if _legacy(t):
+            continue
+        if t.dim() != first.dim():
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {first.dim()} and {t.dim()}")
+        for d, s in enumerate(t.shape):
+            if d != dim and s != shape[d]:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size {shape[d]} but got size {s} "
+                    f"for tensor number {k} in the list."
+                )
+        shape[dim] += t.shape[dim]
+    return [t for t in kept if t.numel()], dim, shape
+
+
+@custom("cat")
+def cat(tensors, dim=0):
+    for t in tensors:
+        if t.device.type != T.NAME and t.numel():
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
+                f"{t.device}! (when checking argument for argument tensors in method wrapper_cat)"
+            )
+    dtype = tensors[0].dtype if tensors else torch.float32
+    if any(t.dtype != dtype for t in tensors):
+        dtype = _common_dtype(tensors)
+    parts, dim, shape = _cat_shape(tensors, dim)
+    out = T.empty(shape, dtype, _cat_strides(parts, shape))
+    if len(parts) > 1 and not out.is_contiguous():
+        _copy_parts(parts, dim, out)
+        return out
+    _join([t if t.dtype == dtype else t.to(dtype) for t in parts], dim, out)
+    return out
+
+
+def _cat_strides(parts, shape):
+    """torch keeps channels_last where every input has it."""
+    if parts and len(shape) in (4, 5) and not parts[0].is_contiguous():
+        form = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
+        if all(t.is_contiguous(memory_format=form) for t in parts):
+            return torch.empty(shape, device="meta", memory_format=form).stride()
+    return None
+
+
+@custom("cat.out")
+def cat_out(tensors, dim=0, *, out):
+    result = cat(tensors, dim)
+    if not torch.can_cast(result.dtype, out.dtype):
+        raise RuntimeError(f"torch.cat(): input types can't be cast to the desired output type {out.dtype}")
+    resize_output(out, result.shape)
+    device_copy(result, out)
+    return out
+
+
+def _common_dtype(tensors) -> torch.dtype:
+    dtype = tensors[0].dtype
+    for t in tensors[1:]:
+        dtype = torch.promote_types(dtype, t.dtype)
+    return dtype
+
+
+def _copy_parts(parts, dim: int, out: torch.Tensor) -> None:
+    at = 0
+    for t in parts:
+        device_copy(t, out.narrow(dim, at, t.shape[dim]))
+        at += t.shape[dim]
+
+
+def _join(parts, dim: int, out: torch.Tensor) -> None:
+    """A dispatch per seven inputs; many are joined in rounds, unless each is large enough for its own copy."""
+    if not parts:
+        return
+    large = len(parts) > join.MOST and out.numel() * out.element_size() >= _LARGE * len(parts)
+    if len(parts) == 1 or large or out.element_size() > 8:
+        _copy_parts(parts, dim, out)
+        return
+    while len(parts) > join.MOST:
+        rounds = []
+        for k in range(0, len(parts), join.MOST):
+            some = parts[k : k + join.MOST]
+            if len(some) == 1:
+                rounds += some
+                continue
+            shape = list(some[0].shape)
+            shape[dim] = sum(t.shape[dim] for t in some)
+            rounds.append(T.empty(shape, out.dtype))
+            _join_few(some, dim, rounds[-1])
+        parts = rounds
+    _join_few(parts, dim, out)
+
+
+def _join_few(parts, dim: int, out: torch.Tensor) -> None:
+    parts = [t.contiguous().resolve_conj().resolve_neg() for t in parts]
+    key = ("cat", dim, out.dtype, tuple([(t.shape, t.storage_offset()) for t in parts]))
+    plan = _PLANS.get(key)
+    if plan is None:
+        rows = numel(out.shape[:dim])
+        lengths = [numel(t.shape[dim:]) for t in parts]
+        offsets = [t.storage_offset() for t in parts]
+        plan = remember(_PLANS, key, join.plan(out.element_size(), lengths, offsets, rows, caps()))
+    launch(plan.program, (*parts, out), plan.params, plan.grid)
+
+
+@custom("stack")
+def stack(tensors, dim=0):
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    first = tensors[0].shape
+    for k, t in enumerate(tensors):
+        if t.shape != first:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(t.shape)} at "
+                f"entry {k}"
+            )
+    dim = canonicalize_dim(len(first) + 1, dim)
+    return cat([t.unsqueeze(dim) for t in tensors], dim)
+
+
+# -- moving by coordinates
+
+
+def _move(key, self, shape, layout, outside=0):
+    """`layout()` gives (strides, extra offset, rules, shifts, sizes, keep, diagonal) for a missing plan."""
+    out = T.empty(shape, self.dtype)
+    if not out.numel():
+        return out
+    if not self.numel():
+        return fill(out, outside)
+    key = (*key, tuple(shape), key_of(self))
+    plan = _PLANS.get(key)
+    if plan is None:
+        strides, extra, rules, shifts, sizes, keep, diagonal = layout()
+        offset = self.storage_offset() + extra
+        args = (tuple(shape), self.element_size(), strides, offset, rules, shifts, sizes, keep, diagonal, caps())
+        plan = remember(_PLANS, key, move.plan(*args))
+    params = plan.params + (bits(outside, self.dtype) if outside else _ZERO[self.element_size()])
+    launch(plan.program, (self, out), params, plan.grid)
+    return out
+
+
+_ZERO = {1: _pack("<I", 0), 2: _pack("<I", 0), 4: _pack("<I", 0), 8: _pack("<Q", 0)}
+
+
+def _pads(self, pad):
+    """Shape after padding, and (low, high) by dimension."""
+    rank = self.dim()
+    sides = [(0, 0)] * rank
+    for k in range(len(pad) // 2):
+        sides[rank - 1 - k] = (pad[2 * k], pad[2 * k + 1])
+    return [s + low + high for s, (low, high) in zip(self.shape, sides)], sides
+
+
+@custom("constant_pad_nd")
+def constant_pad_nd(self, pad, value=0):
+    if len(pad) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
+    if len(pad) // 2 > self.dim():
+        raise RuntimeError(
+            f"Length of pad should be no more than twice the number of dimensions of the input. Pad length is "
+            f"{len(pad)} while the input has {self.dim()} dimensions."
+        )
+    shape, sides = _pads(self, pad)
+    for d, size in enumerate(shape):
+        if size < 0:
+            low, high = sides[d]
+            raise RuntimeError(
+                f"The input size {self.shape[d]}, plus negative padding {low} and {high} resulted in a negative output "
+                f"size, which is invalid. Check dimension {d} of your input."
+            )
+    if all(low <= 0 and high <= 0 for low, high in sides):
+        for d, (low, _) in enumerate(sides):
+            self = self.narrow(d, -low, shape[d])
+        return duplicate(self)
+    self = self.resolve_conj().resolve_neg()
+
+    def layout():
+        rules = "".join("c" if side != (0, 0) else "n" for side in sides)
+        return self.stride(), 0, rules, [low for low, _ in sides], list(self.shape), "", 0
+
+    return _move(("constant_pad", tuple(pad)), self, shape, layout, value)
+
+
+def _edge_pad(op: str, spatial: int, rule: str):
+    def run(self, padding):
+        # torch's own checks, on the meta device.
+        like = torch.empty(self.shape, dtype=self.dtype, device="meta")
+        shape = list(getattr(torch.ops.aten, op)(like, padding).shape)
+        self = self.resolve_conj().resolve_neg()
+        _, sides = _pads(self, padding)
+
+        def layout():
+            rules = "n" * (self.dim() - spatial) + rule * spatial
+            return self.stride(), 0, rules, [low for low, _ in sides], list(self.shape), "", 0
+
+        return _move((op, tuple(padding)), self, shape, layout)
+
+    custom(op)(run)
+
+
+for _spatial in (1, 2, 3):
+    _edge_pad(f"reflection_pad{_spatial}d", _spatial, "r")
+    _edge_pad(f"replication_pad{_spatial}d", _spatial, "e")
+
+
+@custom("flip")
+def flip(self, dims):
+    wanted = [canonicalize_dim(max(self.dim(), 1), d) for d in dims]
+    if len(set(wanted)) != len(wanted):
+        repeated = next(d for d in wanted if wanted.count(d) > 1)
+        raise RuntimeError(f"dim {repeated} appears multiple times in the list of dims")
+    if not self.dim() or not wanted:
+        return duplicate(self)
+    self = self.resolve_conj().resolve_neg()
+
+    def layout():
+        strides = [-st if d in wanted else st for d, st in enumerate(self.stride())]
+        extra = sum((self.shape[d] - 1) * self.stride(d) for d in wanted)
+        return strides, extra, "n" * self.dim(), [0] * self.dim(), list(self.shape), "", 0
+
+    return _move(("flip", tuple(wanted)), self, self.shape, layout)
+
+
+@custom("roll")
+def roll(self, shifts, dims=()):
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if not dims:
+        if len(shifts) != 1:
+            raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:0")
+        return roll(self.contiguous().view(-1), shifts, [0]).view(self.shape)
+    if len(dims) != len(shifts):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    if not self.numel():
+        return duplicate(self)
+    if not self.dim():
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    total = [0] * self.dim()
+    for s, d in zip(shifts, dims):
+        total[canonicalize_dim(self.dim(), d)] += s
+    back = [-s % size for s, size in zip(total, self.shape)]
+    self = self.resolve_conj().resolve_neg()
+
+    def layout():
+        return self.stride(), 0, "".join("w" if s else "n" for s in back), back, list(self.shape), "", 0
+
+    return _move(("roll", tuple(back)), self, self.shape, layout)
+
+
+def _triangle(self, diagonal: int, keep: str, op: str):
+    if self.dim() < 2:
+        raise RuntimeError(f"{op}: input tensor must have at least 2 dimensions")
+    self = self.resolve_conj().resolve_neg()
+    far = max(self.shape[-2:]) + 1
+    diagonal = max(-far, min(far, diagonal))
+
+    def layout():
+        rank = self.dim()
+        return self.stride(), 0, "n" * rank, [0] * rank, list(self.shape), keep, diagonal
+
+    return _move((op, diagonal), self, self.shape, layout)
+
+
+@custom("tril")
+def tril(self, diagonal=0):
+    return _triangle(self, diagonal, "l", "tril")
+
+
+@custom("triu")
+def triu(self, diagonal=0):
+    return _triangle(self, diagonal, "u", "triu")

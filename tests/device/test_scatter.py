@@ -1,0 +1,192 @@
+"""Writing through indices, with and without reductions."""
+
+import pytest
+import torch
+
+import webgpu_backend
+
+from _compare import MOVED, same, same_gradient, values
+
+DEVICE = "webgpu"
+REAL = [d for d in MOVED if not d.is_complex]
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.default_generator.manual_seed(0)
+
+
+def distinct(limit, shape, dim):
+    """Indices that do not repeat along dim: what is written last is then no question."""
+    order = torch.rand([limit if d == dim else s for d, s in enumerate(shape)]).argsort(dim)
+    return order.narrow(dim, 0, shape[dim])
+
+
+@pytest.mark.parametrize("dtype", MOVED, ids=str)
+def test_plain_writes(dtype):
+    x, src = values((5, 7, 9), dtype), values((5, 5, 9), dtype)
+    index = distinct(7, (4, 3, 9), 1)
+    same(lambda x, i, s: x.scatter(1, i, s), x, index, src)
+    same(lambda x, i, s: x.scatter(1, i.int() if x.device.type == "webgpu" else i, 3), x, index, src)
+    same(lambda x, i, s: x.transpose(1, 2).scatter_(2, i.transpose(1, 2), s.transpose(1, 2)), x, index, src)
+    same(lambda x, i, s: x[:, :, 1:].scatter_(1, i[..., 1:], s[..., 1:]), x, index, src)
+    rows = torch.tensor([3, 1, 6, 0])
+    same(lambda x, i, s: x.index_copy(1, i, s[:, :4]), x, rows, src)
+    same(lambda x, i, s: x.index_copy(0, i, s), values((9, 8), dtype), rows, values((4, 8), dtype))
+    same(lambda x, i: x.index_fill(1, i, 1), x, torch.tensor([3, 1, -2]))
+    same(lambda x, i: x.index_fill(2, i, x[0, 0, 0]), x, torch.tensor([3, 1, -2]))
+    same(lambda x, i, s: x.put(i, s.flatten()[:3]), x, torch.tensor([3, -1, 7]), src)
+    same(lambda x, i, s: x.t().put_(i, s.flatten()[:3]), values((4, 5), dtype), torch.tensor([3, -1, 7]), src)
+
+
+@pytest.mark.parametrize("dtype", MOVED, ids=str)
+def test_setitem(dtype):
+    def assign(place):
+        def run(x, i, j, m, v):
+            place(x, i, j, m, v)
+            return x
+
+        return run
+
+    def first(x, i, j, m, v):
+        x[i] = v
+
+    def column(x, i, j, m, v):
+        x[:, j, 1] = v[:, :3]
+
+    def grid(x, i, j, m, v):
+        x[i[:, None], j] = v[0]
+
+    def number(x, i, j, m, v):
+        x[m] = 1
+
+    def element(x, i, j, m, v):
+        x[m] = v[0, 0]
+
+    def masked(x, i, j, m, v):
+        x[m] = v[0].expand(m.nonzero().shape[0], 9)
+
+    def partly(x, i, j, m, v):
+        x[:, m[0]] = v[0]
+
+    def own(x, i, j, m, v):
+        x[i] = x[j[:2]]
+
+    arguments = values((5, 7, 9), dtype), torch.tensor([3, -1]), torch.tensor([3, 1, -2]), torch.rand(5, 7) > 0.5
+    for place in (first, column, grid, number, element, masked, partly, own):
+        v = {first: (2, 7, 9), column: (5, 4), own: (1,)}.get(place, (1, 9))
+        v = (1, 9) if place in (grid, masked, partly) else v
+        v = (1, 1) if place is element else v
+        same(assign(place), *arguments, values(v, dtype))
+
+
+@pytest.mark.parametrize("dtype", MOVED, ids=str)
+def test_accumulate(dtype):
+    x, src = values((5, 7, 9), dtype), values((5, 5, 9), dtype)
+    index = torch.randint(0, 7, (4, 3, 9))
+    same(lambda x, i, s: x.scatter_add(1, i, s), x, index, src, close=True)
+    same(lambda x, i, s: x.scatter(1, i, s, reduce="add"), x, index, src, close=True)
+    same(lambda x, i, s: x.scatter(1, i, s, reduce="multiply"), x, index, src, close=True)
+    same(lambda x, i, s: x.scatter(1, i, 2, reduce="add"), x, index, src, close=True)
+    rows = torch.tensor([3, 1, 3, 0])
+    same(lambda x, i, s: x.index_add(1, i, s[:, :4]), x, rows, src, close=True)
+    same(lambda x, i, s: x.index_add(1, i, s[:, :4], alpha=2), x, rows, src, close=True)
+    same(lambda x, i, s: x.transpose(0, 2).index_add_(1, i, s[:, :4].transpose(0, 2)), x, rows, src, close=True)
+    same(lambda x, i, s: x.index_put((i, i[:, None]), s[0, :4], True), x[:, :, 0], rows, src[:, :, :4], close=True)
+    same(lambda x, i, s: x.put(i, s.flatten()[:4], accumulate=True), x, rows, src, close=True)
+    same(lambda x, m, s: x.index_put((m,), s[0, 0], accumulate=True), x, torch.rand(5, 7) > 0.5, src, close=True)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("include_self", [True, False])
+def test_reduce(dtype, include_self):
+    x, src = values((5, 7, 9), dtype, 2), values((5, 5, 9), dtype, 2)
+    index, rows = torch.randint(0, 7, (4, 3, 9)), torch.tensor([3, 1, 3, 0])
+    for how in ("sum", "prod", "mean", "amax", "amin"):
+        if dtype is torch.bool and how == "mean":
+            continue
+        same(lambda x, i, s: x.scatter_reduce(1, i, s, how, include_self=include_self), x, index, src, close=True)
+        if how != "sum" and dtype is not torch.bool:
+            same(lambda x, i, s: x.index_reduce(1, i, s[:, :4], how, include_self=include_self), x, rows, src, close=True)
+
+
+def test_nan_wins():
+    x, s = torch.tensor([1.0, float("nan"), 2.0]), torch.tensor([float("nan"), 5.0, float("inf")])
+    for how in ("amax", "amin"):
+        same(lambda x, s: x.scatter_reduce(0, torch.tensor([0, 1, 2], device=x.device), s, how), x, s)
+
+
+def test_int64_is_exact():
+    x = torch.tensor([2**40, -(2**62), 5])
+    index = torch.randint(0, 3, (2000,))
+    src = torch.randint(-(2**50), 2**50, (2000,))
+    same(lambda x, i, s: x.scatter_add(0, i, s), x, index, src)
+    same(lambda x, i, s: x.index_put((i,), s, accumulate=True), x, index, src)
+    for how in ("amax", "amin", "prod"):
+        same(lambda x, i, s: x.scatter_reduce(0, i, s, how), x, index, src)
+
+
+def test_long_lists():
+    """More values on one element than a software driver lets a loop run."""
+    index, src = torch.zeros(70_000, dtype=torch.int64), torch.arange(70_000)
+    same(lambda x, i, s: x.scatter_reduce(0, i, s, "amax"), torch.tensor([3, 4]), index, src)
+
+
+def test_many_on_one_element():
+    same(lambda x, i, s: x.scatter_add(0, i, s), torch.zeros(3), torch.randint(0, 3, (50_000,)), torch.ones(50_000))
+    for dtype in (torch.int32, torch.int8):
+        index, src = torch.randint(0, 3, (5_000,)), torch.ones(5_000, dtype=dtype)
+        same(lambda x, i, s: x.scatter_add(0, i, s), torch.zeros(3, dtype=dtype), index, src)
+
+
+def test_0_dim_and_empty():
+    x, zero = torch.tensor(3.0), torch.tensor(0)
+    same(lambda x, i: x.scatter(0, i, x + 1), x, zero)
+    same(lambda x, i: x.scatter_add(0, i, x + 1), x, zero)
+    same(lambda x, i: x.gather(0, i), x, zero)
+    same(lambda x, i: x.index_add(0, i, x), x, zero)
+    same(lambda x, i: x.index_copy(0, i, x + 1), x, zero)
+    same(lambda x, i: x.index_fill(0, i, 7), x, zero)
+    same(lambda x, i: x.index_select(0, i), x, zero)
+    same(lambda x, i: x.scatter(0, i, x), torch.randn(4), torch.zeros(0, dtype=torch.int64))
+    same(lambda x, i: x.index_add(0, i, x[:0]), torch.randn(4, 2), torch.zeros(0, dtype=torch.int64))
+
+
+def test_gradients():
+    x, src = values((5, 7), torch.float32), values((4, 3), torch.float32)
+    index = distinct(7, (4, 3), 1)
+    repeated = torch.randint(0, 7, (4, 3))
+    same_gradient(lambda x, s, i: x.scatter(1, i, s), x, src, index)
+    same_gradient(lambda x, s, i: x.scatter_add(1, i, s), x, src, repeated)
+    for how in ("sum", "mean", "amax", "amin", "prod"):
+        same_gradient(lambda x, s, i: x.scatter_reduce(1, i, s, how), x, src, repeated)
+    rows = torch.tensor([3, 1, 0])
+    same_gradient(lambda x, s, i: x.index_add(0, i, s), x, x[:3] * 2, rows)
+    same_gradient(lambda x, s, i: x.index_copy(0, i, s), x, x[:3] * 2, rows)
+    same_gradient(lambda x, s, i: x.index_put((i,), s, accumulate=True), x, x[:3] * 2, rows)
+    same_gradient(lambda x, s, m: x.masked_scatter(m, s), x, values((40,), torch.float32), torch.rand(5, 7) > 0.5)
+
+
+def test_masked_scatter_with_too_few_values():
+    x = torch.zeros(4, device=DEVICE)
+    y = x.masked_scatter(torch.tensor([True] * 4).to(DEVICE), torch.ones(3, device=DEVICE))
+    with pytest.raises(RuntimeError, match="masked_scatter"):
+        y.cpu()
+
+
+def test_writing_to_an_expanded_tensor_is_refused():
+    x = torch.zeros(1, device=DEVICE).expand(4)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        x.scatter_(0, torch.tensor([1]).to(DEVICE), 1.0)
+
+
+def test_one_dispatch():
+    x, i = torch.zeros(8, 8).to(DEVICE), torch.zeros(8, 8, dtype=torch.int64).to(DEVICE)
+    x.scatter_add_(1, i, x + 1), x.index_fill_(0, i[0], 3)
+    source = x + 1
+    before = webgpu_backend.stats()
+    x[:5].scatter_add_(1, i[:3], source)
+    x.index_fill_(0, i[1], 4)
+    after = webgpu_backend.stats()
+    assert after["dispatches"] - before["dispatches"] == 2
+    assert after["pipelines_compiled"] == before["pipelines_compiled"]
