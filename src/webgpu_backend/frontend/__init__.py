@@ -13,4 +13,5 @@ def install() -> None:
         importlib.import_module(f"{ops.__name__}.{module.name}")
     device.register()
     views.patch_storage()
+    views.patch_dlpack()
     dispatch.register()

@@ -1,7 +1,6 @@
 """`torch.webgpu`: the device module, its hooks and its guard."""
 
 import os
-import threading
 import types
 
 import torch
@@ -11,7 +10,7 @@ from .. import tensor as T
 from ..ops import elementwise
 from ..runtime import gpu as runtime
 from ..runtime.gpu import gpu
-from . import rng
+from . import rng, streams
 
 
 def _index(device) -> int:
@@ -129,116 +128,6 @@ def synchronize(device=None) -> None:
         gpu().queue.synchronize()
 
 
-# -- streams and events: one queue, in order
-
-
-class Stream:
-    """The device's one queue. Work on it runs in the order it was asked for."""
-
-    def __init__(self, device=None, priority: int = 0):
-        self.device = torch.device(T.NAME, _index(device))
-        self.device_index = 0
-        self.stream_id = 0
-        self.priority = priority
-
-    def synchronize(self) -> None:
-        synchronize()
-
-    def query(self) -> bool:
-        """All work is done. WebGPU can only be asked by waiting, so this waits."""
-        synchronize()
-        return True
-
-    def wait_event(self, event) -> None:
-        _check_event(event)
-
-    def wait_stream(self, stream) -> None:
-        """In order already."""
-
-    def record_event(self, event=None):
-        event = event or Event()
-        event.record(self)
-        return event
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        return False
-
-    def __eq__(self, other):
-        return isinstance(other, Stream)
-
-    def __hash__(self):
-        return hash((T.NAME, 0))
-
-    def __repr__(self):
-        return "<torch.webgpu.Stream device=webgpu:0>"
-
-
-class Event:
-    """A point in the queue. `elapsed_time` measures between two points at which the queue was drained."""
-
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
-        if interprocess:
-            raise NotImplementedError("webgpu: events between processes are not supported")
-        self.enable_timing = enable_timing
-        self.time: float | None = None
-
-    def record(self, stream=None) -> None:
-        import time
-
-        if self.enable_timing:
-            synchronize()
-        self.time = time.perf_counter()
-
-    def wait(self, stream=None) -> None:
-        """In order already."""
-
-    def query(self) -> bool:
-        if self.time is not None:
-            synchronize()
-        return True
-
-    def synchronize(self) -> None:
-        synchronize()
-
-    def elapsed_time(self, end: "Event") -> float:
-        """Milliseconds."""
-        if not (self.enable_timing and end.enable_timing):
-            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
-        if self.time is None or end.time is None:
-            raise ValueError("Both events must be recorded before calculating elapsed time.")
-        return (end.time - self.time) * 1e3
-
-    def __repr__(self):
-        return "<torch.webgpu.Event>"
-
-
-def _check_event(event) -> None:
-    if not isinstance(event, Event):
-        raise TypeError(f"expected a torch.webgpu.Event, got {type(event).__name__}")
-
-
-_stream = None
-
-
-def current_stream(device=None) -> Stream:
-    global _stream
-    _index(device)
-    if _stream is None:
-        _stream = Stream()
-    return _stream
-
-
-default_stream = current_stream
-
-
-def stream(stream: Stream) -> Stream:
-    """Context manager; there is one stream."""
-    return stream
-
-
 # -- memory
 
 
@@ -272,6 +161,12 @@ def reset_peak_memory_stats(device=None) -> None:
         pool = gpu().pool
         pool.bytes_peak = pool.bytes_live
         pool.bytes_reserved_peak = memory_reserved()
+
+
+def reset_accumulated_memory_stats(device=None) -> None:
+    _index(device)
+    if runtime.is_initialized():
+        gpu().pool.allocations = gpu().pool.ooms = 0
 
 
 def memory_stats(device=None) -> dict[str, int]:
@@ -353,19 +248,17 @@ class _Guard(torch._C._acc.DeviceGuard):
 
 _PUBLIC = (
     is_available, is_initialized, init, device_count, current_device, set_device, device, device_of, get_device_name,
-    get_device_properties, get_device_capability, synchronize, Stream, Event, current_stream, default_stream, stream,
-    memory_allocated, max_memory_allocated, memory_reserved, max_memory_reserved, reset_peak_memory_stats,
-    memory_stats, memory_summary, empty_cache, mem_get_info, _is_in_bad_fork, _lazy_init, get_amp_supported_dtype,
-    is_bf16_supported,
+    get_device_properties, get_device_capability, synchronize, memory_allocated, max_memory_allocated,
+    memory_reserved, max_memory_reserved, reset_peak_memory_stats, reset_accumulated_memory_stats, memory_stats,
+    memory_summary, empty_cache, mem_get_info, _is_in_bad_fork, _lazy_init, get_amp_supported_dtype, is_bf16_supported,
 )  # fmt: skip
-_registered = threading.Lock()
 
 
 def module() -> types.ModuleType:
     m = types.ModuleType("torch.webgpu", __doc__)
     for item in _PUBLIC:
-        setattr(m, "default_stream" if item is default_stream and hasattr(m, "current_stream") else item.__name__, item)
-    m.current_stream = current_stream
+        setattr(m, item.__name__, item)
+    streams.install(m)
     rng.install(m)
     return m
 
@@ -390,7 +283,9 @@ def _patch_accelerator() -> None:
     """torch.accelerator asks C++ hooks that a Python backend cannot supply."""
     accelerator = torch.accelerator
     memory = accelerator.memory
-    accelerator.synchronize = lambda device=None, /: synchronize()
+    accelerator.synchronize = lambda device=None, /: synchronize(device)
+    accelerator.get_device_capability = lambda device=None, /: get_device_capability(device)
+    accelerator.set_device_index = lambda device, /: set_device(device)
     for name, call in (
         ("empty_cache", empty_cache),
         ("memory_stats", lambda device=None, /: memory_stats()),
@@ -399,6 +294,8 @@ def _patch_accelerator() -> None:
         ("memory_reserved", lambda device=None, /: memory_reserved()),
         ("max_memory_reserved", lambda device=None, /: max_memory_reserved()),
         ("reset_peak_memory_stats", lambda device=None, /: reset_peak_memory_stats()),
+        ("reset_accumulated_memory_stats", lambda device=None, /: reset_accumulated_memory_stats()),
+        ("empty_host_cache", lambda: None),  # there is no pinned memory to keep
         ("get_memory_info", lambda device=None, /: mem_get_info()),
     ):
         for place in (accelerator, memory):

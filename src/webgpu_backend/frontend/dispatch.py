@@ -27,10 +27,27 @@ def register() -> None:
     rest.fallback(fallback.boxed, "PrivateUse1")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     autocast.register(library)
+    for key, kind in (
+        ("SparsePrivateUse1", "sparse"),
+        ("SparseCsrPrivateUse1", "compressed sparse"),
+        ("NestedTensorPrivateUse1", "nested (strided layout)"),
+    ):
+        rest.fallback(_refused(kind), key)
+    # The DataLoader pins what it loads; memory that a driver has pinned is nothing WebGPU offers, a copy is.
+    library.impl("_pin_memory", lambda self, device=None: self.clone(), "CPU")
     # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
     for key in ("Conjugate", "Negative"):
         for name in ("_copy_from", "_copy_from_and_resize"):
             library.impl(name, torch.library.fallthrough_kernel, key)
+
+
+def _refused(kind: str):
+    def kernel(op, *args, **kwargs):
+        raise NotImplementedError(
+            f"webgpu: {kind} tensors are not supported ({op.name()}); keep them on the CPU, or use dense tensors"
+        )
+
+    return kernel
 
 
 def overload_named(name: str):

@@ -249,6 +249,8 @@ def _results(op, result, written, ours):
 
 
 def _to_device(x):
+    if isinstance(x, torch.Tensor) and x.layout is not torch.strided:
+        raise NotImplementedError(f"webgpu: {x.layout} tensors are not supported; call .cpu() first to make one there")
     if isinstance(x, torch.Tensor) and x.is_cpu and x.layout is torch.strided:
         result = T.empty(x.shape, x.dtype, x.stride())
         result.copy_(x)

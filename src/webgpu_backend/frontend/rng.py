@@ -1,7 +1,6 @@
 """`torch.Generator(device="webgpu")` and the seed functions of `torch.webgpu`.
 
-torch makes generators in C++ for its own devices only, so ours is a CPU generator whose stream is a Philox state, and
-`torch.Generator` becomes a class that picks by device.
+torch makes generators in C++ for its own devices only, so ours is a CPU generator whose stream is a Philox state.
 """
 
 from struct import pack, unpack
@@ -10,6 +9,7 @@ import torch
 
 from .. import tensor as T
 from ..ops.random import DEFAULT, STREAMS, Philox, fresh_seed
+from .constructors import by_device, is_ours
 
 _Base = torch._C.Generator
 
@@ -30,6 +30,7 @@ class WebGPUGenerator(_Base):
 
     def manual_seed(self, seed: int) -> "WebGPUGenerator":
         self.philox.restart(_checked(seed))
+        super().manual_seed(seed)  # for an operator on CPU tensors, which torch does not refuse this generator
         return self
 
     def seed(self) -> int:
@@ -93,24 +94,8 @@ def _checked(seed) -> int:
     return seed
 
 
-class _ByDevice(type(_Base)):
-    """Every generator is an instance of `torch.Generator`, and calling it picks the class for a device."""
-
-    def __instancecheck__(cls, instance):
-        return isinstance(instance, _Base) if cls is Generator else super().__instancecheck__(instance)
-
-    def __subclasscheck__(cls, subclass):
-        return issubclass(subclass, _Base) if cls is Generator else super().__subclasscheck__(subclass)
-
-    def __call__(cls, device="cpu", **rest):
-        if cls is not Generator:
-            return super().__call__(device, **rest)
-        return WebGPUGenerator() if torch.device(device).type == T.NAME else _Base(device)
-
-
-class Generator(_Base, metaclass=_ByDevice):
-    __doc__ = _Base.__doc__
-    __module__ = "torch"
+def _make(device="cpu"):
+    return WebGPUGenerator() if is_ours(device) else NotImplemented
 
 
 # -- torch.webgpu
@@ -171,4 +156,4 @@ def install(module) -> None:
     """Puts the seed functions on `torch.webgpu` and the device's generators behind `torch.Generator`."""
     for name in NAMES:
         setattr(module, name, globals()[name])
-    torch.Generator = Generator
+    torch.Generator = by_device(_Base, _make)

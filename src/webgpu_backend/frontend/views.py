@@ -23,8 +23,14 @@ def strides_for(sizes, memory_format) -> tuple[int, ...]:
     return torch.empty(sizes, device="meta", memory_format=memory_format).stride()
 
 
+def _check_index(device) -> None:
+    if device is not None and device.index:
+        raise RuntimeError(f"webgpu: invalid device ordinal {device.index}: there is one device, webgpu:0")
+
+
 @custom("empty.memory_format")
 def empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    _check_index(device)
     if layout is not None and layout is not torch.strided:
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
     for s in size:
@@ -35,6 +41,7 @@ def empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_fo
 
 @custom("empty_strided")
 def empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None):
+    _check_index(device)
     return T.empty(size, _dtype(dtype), stride)
 
 
@@ -132,3 +139,40 @@ def patch_storage() -> None:
 
     torch.UntypedStorage.resize_ = resize
     torch.UntypedStorage.__new__ = staticmethod(new)
+
+
+@custom("record_stream")
+def record_stream(self, s):
+    """One queue, in order: memory is never reused too early."""
+
+
+def patch_dlpack() -> None:
+    """A capsule of ours would hold a number that no other library can read as an address."""
+    original, original_device, to_dlpack = (
+        torch.Tensor.__dlpack__,
+        torch.Tensor.__dlpack_device__,
+        torch.utils.dlpack.to_dlpack,
+    )
+
+    def check(tensor):
+        if isinstance(tensor, torch.Tensor) and tensor.device.type == T.NAME:
+            raise BufferError(
+                "webgpu: the device's memory cannot be shared through DLPack, WebGPU gives no address for it; "
+                "copy to the host first: tensor.cpu()"
+            )
+
+    def __dlpack__(self, *args, **kwargs):
+        check(self)
+        return original(self, *args, **kwargs)
+
+    def __dlpack_device__(self):
+        check(self)
+        return original_device(self)
+
+    def export(tensor):
+        check(tensor)
+        return to_dlpack(tensor)
+
+    torch.Tensor.__dlpack__ = __dlpack__
+    torch.Tensor.__dlpack_device__ = __dlpack_device__
+    torch.utils.dlpack.to_dlpack = torch.to_dlpack = export
