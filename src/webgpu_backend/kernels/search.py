@@ -1,0 +1,63 @@
+"""Kernels over sorted data: bisection, runs of equal values, and scatters by sorted position."""
+
+from functools import lru_cache
+
+from ..dtypes import INT32, INT64, UINT32, DType, carrier
+from ..program import Caps, Program
+from . import indexed
+from .render import render
+from .sort import words
+
+
+@lru_cache(maxsize=None)
+def searchsorted(dtype: DType, out: DType, right: bool, sorter: bool, caps: Caps) -> indexed.Kernel:
+    c = carrier(dtype, caps)
+    reached = indexed.function("reached", "a > b" if right else "a >= b", {"a": c, "b": c}, "bool", caps)
+    reads = (("a", dtype), ("b", dtype)) + ((("s", INT64),) if sorter else ())
+    names = (("kind", "searchsorted"), ("functions", reached), ("right", right), ("sorter", sorter), ("index_dtype", out))
+    name = f"searchsorted{'_right' if right else ''}"
+    return indexed.kernel(name, "search.wgsl", reads, (("out", out),), ("values", "length", "rows"), caps, names=names)
+
+
+@lru_cache(maxsize=None)
+def differs(dtype: DType, caps: Caps) -> indexed.Kernel:
+    c = carrier(dtype, caps)
+    unlike = indexed.function("unlike", "a != b", {"a": c, "b": c}, "bool", caps)
+    names = (("kind", "differs"), ("functions", unlike))
+    return indexed.kernel("differs", "search.wgsl", (("a", dtype),), (("out", INT32),), (), caps, names=names)
+
+
+@lru_cache(maxsize=None)
+def over_pairs(kind: str, dtype: DType, caps: Caps) -> indexed.Kernel:
+    """`boundaries` or `runs` of the sorted pairs of a dtype."""
+    floating = dtype.carrier in ("f32", "f64")
+    names = (("kind", kind), ("functions", ""), ("words", words(dtype)), ("floating", floating))
+    reads = (("pairs", UINT32),)
+    return indexed.kernel(f"{kind}_{dtype.short}", "search.wgsl", reads, (("out", INT32),), ("length",), caps, names=names)
+
+
+@lru_cache(maxsize=None)
+def groups(caps: Caps) -> indexed.Kernel:
+    names = (("kind", "groups"), ("functions", ""), ("index_dtype", INT64))
+    writes = (("first", INT64), ("count", INT64))
+    return indexed.kernel("groups", "search.wgsl", (("a", INT32),), writes, ("length",), caps, names=names)
+
+
+@lru_cache(maxsize=None)
+def scatter(kind: str, dtype: DType, caps: Caps):
+    """`inverse`: group numbers to where sorted elements came from. `histc`: counts of equal bins."""
+    per = 4 if caps.kind == "cpu" else 1
+    workgroup = indexed.WORKGROUP[caps.kind]
+    if kind == "inverse":
+        reads, writes = (("a", INT32), ("pairs", UINT32)), (("out", INT64),)
+        head, access, packer = indexed.operands(reads, writes, "e", ("n",), caps)
+    else:
+        reads, writes = (("a", dtype),), ()
+        head, access, packer = indexed.operands(reads, writes, "", ("n", "bins", "low:f32", "high:f32"), caps)
+        head += "@group(0) @binding(1) var<storage, read_write> b_out: array<atomic<u32>>;\n"
+    text = render(
+        "search_scatter.wgsl", caps, head=head, kind=kind, words=words(dtype), index_dtype=INT64, workgroup=workgroup,
+        per=per, index=lambda value, d: indexed.from_u32(value, d, caps), **access,
+    )  # fmt: skip
+    program = Program(f"{kind}_{dtype.short}", text, "r" * len(reads) + "w", packer.size)
+    return indexed.Kernel(program, packer, per, workgroup)

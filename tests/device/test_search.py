@@ -1,0 +1,81 @@
+"""Searching against the CPU: bisection, unique values, modes, histograms, membership."""
+
+import pytest
+import torch
+from _close import adapter_class, close  # noqa: F401
+
+DTYPES = [torch.float32, torch.int64, torch.uint8, torch.bfloat16, torch.int32]
+
+
+def sample(shape, dtype, seed=7):
+    return (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * 20).abs().to(dtype)
+
+
+def same(function, *inputs):
+    close(function(*[x.to("webgpu") for x in inputs]), function(*inputs), 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("right", [False, True])
+def test_searchsorted(dtype, right):
+    row, rows, values = sample(50, dtype).sort()[0], sample((3, 50), dtype), sample((3, 7), dtype, 8)
+    same(lambda a, b: torch.searchsorted(a, b, right=right), row, values)
+    same(lambda a, b: torch.searchsorted(a, b[:, ::2], right=right), rows.sort(1)[0], values)
+    same(lambda a, b, c: torch.searchsorted(a, b, right=right, sorter=c), rows, values, rows.argsort(1))
+    same(lambda a, b: torch.bucketize(b, a, right=right, out_int32=True), row, values)
+    same(lambda a: torch.searchsorted(a, 3, right=right), row)
+    same(lambda a: torch.bucketize(3, a, right=right), row)
+
+
+def test_searchsorted_edges():
+    nan = float("nan")
+    same(lambda a, b: torch.searchsorted(a, b), torch.tensor([1.0, 2.0, nan]), torch.tensor([nan, 1.5, 9.0]))
+    same(lambda a, b: torch.searchsorted(a, b), torch.empty(0), torch.ones(3))
+    with pytest.raises(RuntimeError, match="first N-1 dimensions of boundaries"):
+        torch.searchsorted(torch.ones(2, 3, device="webgpu"), torch.ones(3, 3, device="webgpu"))
+    with pytest.raises(RuntimeError, match="can't be set to opposites"):
+        torch.searchsorted(torch.ones(2, device="webgpu"), torch.ones(3, device="webgpu"), side="left", right=True)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bool])
+def test_unique(dtype, adapter_class):  # noqa: F811
+    for n in (1, 5, 3000):
+        x = sample((n, 1), dtype)
+        same(lambda t: torch.unique(t, return_inverse=True, return_counts=True), x)
+        same(lambda t: torch.unique_consecutive(t, return_inverse=True, return_counts=True), x)
+    rows = (torch.rand(30, 2, 2, generator=torch.Generator().manual_seed(9)) * 2).round().to(dtype)
+    for dim in (0, 1):
+        same(lambda t: torch.unique(t, dim=dim, return_inverse=True, return_counts=True), rows)  # noqa: B023
+        same(lambda t: torch.unique_consecutive(t, dim=dim, return_inverse=True, return_counts=True), rows)  # noqa: B023
+
+
+def test_unique_keeps_nans_apart():
+    x = torch.tensor([1.0, float("nan"), 2.0, float("nan"), 1.0, -0.0, 0.0])
+    same(lambda t: torch.unique(t, return_counts=True), x)
+    same(lambda t: torch.unique(t), torch.empty(0))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_mode(dtype, adapter_class):  # noqa: F811
+    x = (sample((4, 9, 3), torch.float32) / 8).to(dtype).round()
+    for dim in (0, 1, -1):
+        same(lambda t: torch.mode(t, dim), x)  # noqa: B023
+    same(lambda t: torch.mode(t, 1, True)[0], sample((2, 3000), torch.int32))
+
+
+def test_histc():
+    x = torch.randn(10000, generator=torch.Generator().manual_seed(10))
+    same(lambda t: torch.histc(t, 20), x)
+    same(lambda t: torch.histc(t, 7, -1, 1), x)
+    same(lambda t: torch.histc(t, 3), torch.ones(5))
+    same(lambda t: torch.histc(t, 4, 0, 1), torch.tensor([float("nan"), 0.0, 1.0, 2.0]))
+
+
+def test_membership_and_quantiles():
+    x = torch.randint(0, 900, (5, 60), generator=torch.Generator().manual_seed(11))
+    same(lambda a, b: torch.isin(a, b), x, x[0, ::2])
+    same(lambda a, b: torch.isin(a, b, invert=True), x, x[:2])
+    same(lambda a: torch.isin(a, 3), x % 5)
+    y, q = torch.randn(100, 9), torch.tensor([0.1, 0.5])
+    close(torch.quantile(y.to("webgpu"), q.to("webgpu"), dim=0), torch.quantile(y, q, dim=0))
+    close(torch.nanquantile(y.to("webgpu"), 0.3, dim=1), torch.nanquantile(y, 0.3, dim=1))
