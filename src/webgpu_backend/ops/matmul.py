@@ -103,8 +103,8 @@ def supported(*tensors) -> None:
 
 
 def refuse(op, *args, **kwargs):
-    """Raises what torch raises for these shapes and dtypes, by asking its shape function."""
-    like = [torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device="meta") if T.is_ours(a) else a for a in args]
+    """Raises what torch raises for these shapes and dtypes, by asking its CPU kernel with tensors of one element."""
+    like = [torch.empty((), dtype=a.dtype).expand(a.shape) if T.is_ours(a) else a for a in args]
     op(*like, **kwargs)
     shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in args if isinstance(a, torch.Tensor))
     raise RuntimeError(f"webgpu: {op} cannot multiply {shapes}")
