@@ -23,7 +23,8 @@ def register() -> None:
     for entry in CUSTOM.values():
         overload = overload_named(entry.overload)
         guard = _guarded if entry.key == "PrivateUse1" else _guarded_composite
-        library.impl(overload, guard(overload, entry.call), entry.key)
+        call = _resolved(entry.call) if entry.overload in _SEE_CONJ else entry.call
+        library.impl(overload, guard(overload, call), entry.key)
     rest.fallback(fallback.boxed, "PrivateUse1")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     autocast.register(library)
@@ -46,6 +47,19 @@ def _refused(kind: str):
         raise NotImplementedError(
             f"webgpu: {kind} tensors are not supported ({op.name()}); keep them on the CPU, or use dense tensors"
         )
+
+    return kernel
+
+
+# torch hands these conjugated views as they are, trusting the kernel to look at the bit; ours multiply what is stored.
+_SEE_CONJ = {"mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "dot", "vdot", "linalg_solve_triangular"}
+
+
+def _resolved(call):
+    def kernel(*args, **kwargs):
+        if args[0].is_complex():
+            args = [a.resolve_conj() if isinstance(a, torch.Tensor) else a for a in args]
+        return call(*args, **kwargs)
 
     return kernel
 
