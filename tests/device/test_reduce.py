@@ -219,9 +219,9 @@ def test_variance_of_shifted_data():
 def test_gradients():
     x = make((6, 17))
     functions = [
-        lambda t: t.sum(0), lambda t: t.mean(), lambda t: t.prod(1), lambda t: t.amax(1),
-        lambda t: t.min(), lambda t: t.var(1), lambda t: t.std(), lambda t: t.logsumexp(1),
-        lambda t: t.nansum(1),
+        lambda t: t.sum(0), lambda t: t.mean(), lambda t: t.prod(1), lambda t: t.amax(1), lambda t: t.max(0).values,
+        lambda t: t.min(), lambda t: t.var(1), lambda t: t.std(), lambda t: t.logsumexp(1), lambda t: t.norm(),
+        lambda t: t.norm(3, dim=1), lambda t: torch.linalg.vector_norm(t, float("inf"), 1), lambda t: t.nansum(1),
     ]  # fmt: skip
     for f in functions:
         a = x.clone().requires_grad_()

@@ -4,6 +4,7 @@ The same mechanism serves sums, arg-reductions and moments (one or two passes), 
 reduce a row and then rewrite it: softmax, the norms and their gradients (one pass over rows, the state in registers).
 """
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import pack
@@ -316,8 +317,10 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
         terms = [f"{name}_b", f"({low}) * p.{name}_r0"] + [f"k{i} * p.{name}_r{i}" for i in range(1, rrank)]
         return " + ".join(terms)
 
-    def loads(tail: bool) -> tuple[list[str], list[str]]:
-        """Statements that read unit `g`, and each lane's arguments."""
+    stepping = [n for n in spec.inputs if re.search(rf"\b{n}\b", spec.step)]
+
+    def loads(tail: bool, wanted) -> tuple[list[str], list[str]]:
+        """Statements that read unit `g` of the inputs wanted, and each lane's arguments."""
         lines = [f"var q = g{' * 4u' if four else ''};"] if rrank > 1 else []
         for i in range(rrank - 1):
             lines += [f"let k{i} = q % p.e{i};", f"q = q / p.e{i};"]
@@ -325,6 +328,8 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
         lanes: list[list[str]] = [[] for _ in range(4 if four else 1)]
         for j in range(n_in):
             name, mode, dtype = names[j], modes[j], dtypes[j]
+            if name not in wanted:
+                continue
             if mode == "c":
                 got = [f"{name}_c"] * len(lanes)
             elif mode == "v":
@@ -370,12 +375,14 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
         load, lanes = [], [f"combine(s0, S({', '.join(parts)}))"]
         load_tail, next_tail = [], []
     else:
-        load, arguments = loads(False)
+        load, arguments = loads(False, stepping)
         lanes = [
             f"step(s{lane}, {text}, {f'g * 4u + {lane}u' if four else 'g'})" for lane, text in enumerate(arguments)
         ]
-        load_tail, arguments_tail = loads(True) if four else ([], [])
+        load_tail, arguments_tail = loads(True, stepping) if four else ([], [])
         next_tail = [f"step(total, {text}, n * 4u + {lane}u)" for lane, text in enumerate(arguments_tail)]
+    again, arguments = loads(False, spec.inputs) if spec.map else ([], [])
+    again_tail, arguments_tail = loads(True, spec.inputs) if spec.map and four else ([], [])
     store = []
     if not final:
         store.append("let slot = o * p.split + part;" if walk.tree else "let slot = o * stride + first;")
@@ -387,7 +394,9 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
         store.append(f"let {name}w = {convert(f'r.{name}', type_, carrier(target, caps))};")
         store.append(elements.write(target, f"memory_{name}", f"{name}_b", f"{name}w", caps))
 
-    arguments_text = ", ".join(f"{n}: {wgsl_type(own)}" for n in spec.inputs)
+    def declared(wanted) -> str:
+        return ", ".join(f"{n}: {wgsl_type(own)}" for n in wanted)
+
     tags = "_".join(f"{d.short}{mode}" for d, mode in zip(dtypes, modes)) or "state"
     shape = f"{'r' if walk.rows else 'c'}{walk.across}x{walk.along}"
     name = f"{spec.name}_{tags}_{ALL[compute_name].short}_{shape}_{orank}{rrank}{'' if final else 'p'}"
@@ -400,7 +409,8 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
         results=[(n, wgsl_type(t)) for n, t in results],
         maps=[(n, wgsl_type(t)) for n, t in maps],
         init=init,
-        arguments=arguments_text,
+        step_arguments=declared(stepping),
+        map_arguments=declared(spec.inputs),
         step=step,
         stepped=stepped,
         combine=combine,
@@ -422,8 +432,8 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
         next=lanes,
         load_tail=load_tail,
         next_tail=next_tail,
-        load_again=[] if not spec.map else load,
-        load_again_tail=load_tail,
+        load_again=again,
+        load_again_tail=again_tail,
         store=store,
         results_stored=bool(stored),
         store_map=maps_of(False, arguments) if spec.map else [],

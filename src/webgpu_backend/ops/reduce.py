@@ -275,7 +275,7 @@ def aminmax(self, *, dim=None, keepdim=False):
 
 # -- moments
 
-_MOMENTS = {
+MOMENTS = {
     "step": "count1 = count + 1\nd = a - mean\nmean1 = mean + d / count1\nsquares1 = squares + d * (a - mean1)",
     "combine": "count1 = count + o_count\nw = where(count1 > 0, o_count / where(count1 > 0, count1, 1), 0)\n"
     "d = o_mean - mean\nmean1 = mean + d * w\nsquares1 = squares + o_squares + d * d * count * w",
@@ -294,7 +294,7 @@ def _moments(root: bool, mean: bool) -> Reduction:
     if mean:
         lines.append("centre = mean")
         results += (("centre", "T"),)
-    return Reduction(Spec(name, finish="\n".join(lines), results=results, **_MOMENTS), float("nan"))
+    return Reduction(Spec(name, finish="\n".join(lines), results=results, **MOMENTS), float("nan"))
 
 
 def _moment(self, dim, correction, keepdim, root: bool, mean: bool):

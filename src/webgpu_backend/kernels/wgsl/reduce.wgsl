@@ -35,7 +35,7 @@ fn init() -> S {
 }
 {% if not from_state %}
 
-fn step(s: S, {{ arguments }}, i: u32) -> S {
+fn step(s: S, {{ step_arguments }}, i: u32) -> S {
 {% for line in step %}
     {{ line }}
 {% endfor %}
@@ -60,7 +60,7 @@ fn finish(s: S) -> R {
 {% endif %}
 {% if map %}
 
-fn emit({{ arguments }}, r: R, i: u32) -> Y {
+fn emit({{ map_arguments }}, r: R, i: u32) -> Y {
 {% for line in map %}
     {{ line }}
 {% endfor %}

@@ -1,0 +1,131 @@
+"""Softmax, log_softmax, cross-entropy and nll_loss against the CPU, forward and backward."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import webgpu_backend
+
+
+def run(function, inputs, device):
+    """Values and gradients; the output's gradient is a ramp so that every element counts differently."""
+    moved = [x.detach().to(device).requires_grad_(x.is_floating_point()) for x in inputs]
+    y = function(*moved)
+    y.backward(torch.linspace(-1, 1.5, y.numel()).view(y.shape).to(y.dtype).to(device))
+    return [y.detach().cpu()] + [x.grad.cpu() for x in moved if x.requires_grad]
+
+
+def check(function, *inputs, rtol=1e-4, atol=1e-5):
+    for got, expected in zip(run(function, inputs, "webgpu"), run(function, inputs, "cpu"), strict=True):
+        torch.testing.assert_close(got, expected, rtol=rtol, atol=atol, equal_nan=True)
+
+
+@pytest.mark.parametrize("function", [F.softmax, F.log_softmax])
+@pytest.mark.parametrize(
+    "shape", [(), (5,), (1, 1), (7, 3), (64, 128), (3, 1001), (2, 3, 4, 5), (2, 20000), (600, 2)], ids=str
+)
+def test_shapes(function, shape):
+    torch.manual_seed(0)
+    x = torch.randn(shape) * 5
+    for dim in range(-1, x.dim()):
+        check(lambda t: function(t, dim), x, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves(dtype):
+    torch.manual_seed(0)
+    for shape in [(7, 33), (8, 64), (2, 5, 6)]:
+        x = (torch.randn(shape) * 3).to(dtype)
+        for dim in range(x.dim()):
+            check(lambda t: F.softmax(t, dim), x, rtol=2e-2, atol=2e-3)
+            check(lambda t: F.log_softmax(t, dim, dtype=torch.float32), x, rtol=2e-2, atol=1e-2)
+
+
+def test_layouts():
+    torch.manual_seed(0)
+    x = torch.randn(6, 8, 10)
+    check(lambda t: t.permute(2, 0, 1).softmax(-1), x)
+    check(lambda t: t[:, 1:, ::2].log_softmax(1), x)
+    check(lambda t: t[0, 0, :1].expand(4, 5).softmax(1), x)
+
+
+def test_special_values():
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([[1, 2, -inf], [-inf, -inf, -inf], [1, inf, 2], [1, nan, 2], [3e38, -3e38, 0]])
+    for function in (torch.softmax, torch.log_softmax, torch._safe_softmax):
+        for dim in (0, 1):
+            got, expected = function(x.to("webgpu"), dim).cpu(), function(x, dim)
+            torch.testing.assert_close(got, expected, equal_nan=True)
+
+
+def test_long_rows():
+    torch.manual_seed(0)
+    x = torch.randn(2, 300_000)
+    got = x.to("webgpu").softmax(1).cpu()
+    torch.testing.assert_close(got, x.softmax(1), rtol=1e-4, atol=1e-8)
+
+
+def test_one_dispatch():
+    x = torch.randn(32, 10, device="cpu").to("webgpu")
+    x.log_softmax(1)
+    before = webgpu_backend.stats()["dispatches"]
+    x.log_softmax(1)
+    assert webgpu_backend.stats()["dispatches"] - before == 1
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_nll(reduction, weighted):
+    torch.manual_seed(0)
+    weight = torch.rand(10) if weighted else None
+    target = torch.randint(0, 10, (8,))
+    target[3] = 2
+
+    def loss(function, t, **rest):
+        def call(x):
+            w = None if weight is None else weight.to(x.device)
+            return function(x, t.to(x.device), w, reduction=reduction, **rest)
+
+        return call
+
+    check(loss(F.cross_entropy, target, ignore_index=2), torch.randn(8, 10))
+    check(loss(F.nll_loss, target[0]), torch.randn(10))
+    check(lambda x: loss(F.nll_loss, target)(x.t()), torch.randn(10, 8))
+    spatial = torch.randint(0, 10, (2, 3, 5))
+    spatial[0, 0, 0] = -100
+    check(loss(F.nll_loss, spatial), torch.randn(2, 10, 3, 5))
+    check(loss(F.cross_entropy, spatial), torch.randn(2, 10, 3, 5))
+
+
+def test_nll_extremes():
+    x = torch.randn(4, 3)
+    ignored = torch.full((4,), -100)
+    for reduction in ("mean", "sum"):
+        got = F.nll_loss(x.to("webgpu"), ignored.to("webgpu"), reduction=reduction).cpu()
+        torch.testing.assert_close(got, F.nll_loss(x, ignored, reduction=reduction), equal_nan=True)
+        none = torch.empty(0, 3), torch.empty(0, dtype=torch.int64)
+        got = F.nll_loss(*[t.to("webgpu") for t in none], reduction=reduction).cpu()
+        torch.testing.assert_close(got, F.nll_loss(*none, reduction=reduction), equal_nan=True)
+    half = x.half()
+    target = torch.tensor([0, 2, 1, 1])
+    got = F.nll_loss(half.to("webgpu"), target.to("webgpu"))
+    torch.testing.assert_close(got.cpu(), F.nll_loss(half, target), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, t: F.softmax(x, 2),
+        lambda x, t: F.softmax(t, 0),
+        lambda x, t: F.nll_loss(x, t[:3]),
+        lambda x, t: F.nll_loss(x, t.int()),
+        lambda x, t: F.nll_loss(x, t, x[0, :2]),
+    ],
+)
+def test_errors_are_torchs(call):
+    x, t = torch.randn(4, 3), torch.tensor([0, 2, 1, 1])
+    with pytest.raises(Exception) as expected:  # noqa: PT011
+        call(x, t)
+    with pytest.raises(type(expected.value)) as got:
+        call(x.to("webgpu"), t.to("webgpu"))
+    assert str(got.value) == str(expected.value)
