@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> float:
     test_images = test_images.to(device)
 
     model = Digits().to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, fused=True)
     starts = range(0, len(images), args.batch)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, args.lr, total_steps=args.epochs * len(starts))
     adapter = describe(device)
