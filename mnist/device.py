@@ -4,12 +4,11 @@ import torch
 
 
 def select(name: str) -> torch.device:
-    """The device by name. `import torch` has already loaded the backend where it is installed; this names what is wrong
-    where it is not."""
-    device = torch.device(name)
-    if device.type == "webgpu":
+    """The device by name. `import torch` loads the backend where it is installed; from a bare checkout this does."""
+    if name.startswith("webgpu"):
         import webgpu_backend  # noqa: F401
-    return device
+
+    return torch.device(name)
 
 
 def describe(device: torch.device) -> str:
