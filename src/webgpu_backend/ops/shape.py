@@ -202,6 +202,10 @@ def constant_pad_nd(self, pad, value=0):
             f"{len(pad)} while the input has {self.dim()} dimensions."
         )
     shape, sides = _pads(self, pad)
+    if all(low <= 0 and high <= 0 for low, high in sides):
+        for d, (low, _) in enumerate(sides):
+            self = self.narrow(d, -low, shape[d])
+        return duplicate(self)
     for d, size in enumerate(shape):
         if size < 0:
             low, high = sides[d]
@@ -209,10 +213,6 @@ def constant_pad_nd(self, pad, value=0):
                 f"The input size {self.shape[d]}, plus negative padding {low} and {high} resulted in a negative output "
                 f"size, which is invalid. Check dimension {d} of your input."
             )
-    if all(low <= 0 and high <= 0 for low, high in sides):
-        for d, (low, _) in enumerate(sides):
-            self = self.narrow(d, -low, shape[d])
-        return duplicate(self)
     self = self.resolve_conj().resolve_neg()
 
     def layout():
@@ -242,6 +242,49 @@ def _edge_pad(op: str, spatial: int, rule: str):
 for _spatial in (1, 2, 3):
     _edge_pad(f"reflection_pad{_spatial}d", _spatial, "r")
     _edge_pad(f"replication_pad{_spatial}d", _spatial, "e")
+
+
+def _fold_reflected(grad, d, low, high, size):
+    """What reflection copied to the borders of dimension d, added back to where it came from."""
+    out = duplicate(grad.narrow(d, low, size))
+    if low:
+        out.narrow(d, 1, low).add_(grad.narrow(d, 0, low).flip(d))
+    if high:
+        out.narrow(d, size - 1 - high, high).add_(grad.narrow(d, low + size, high).flip(d))
+    return out
+
+
+def _fold_repeated(grad, d, low, high, size):
+    """As above, for a repeated edge."""
+    out = duplicate(grad.narrow(d, low, size))
+    if low:
+        out.narrow(d, 0, 1).add_(grad.narrow(d, 0, low).sum(d, keepdim=True))
+    if high:
+        out.narrow(d, size - 1, 1).add_(grad.narrow(d, low + size, high).sum(d, keepdim=True))
+    return out
+
+
+def _edge_pad_backward(op: str, fold):
+    def run(grad_output, self, padding):
+        like = [torch.empty(t.shape, dtype=t.dtype, device="meta") for t in (grad_output, self)]
+        getattr(torch.ops.aten, op)(*like, padding)
+        grad = grad_output
+        _, sides = _pads(self, padding)
+        for d, (low, high) in enumerate(sides):
+            if low < 0 or high < 0:  # what was cut away has no gradient
+                cut = [0] * (2 * (self.dim() - d))
+                cut[-2:] = max(-low, 0), max(-high, 0)
+                grad = constant_pad_nd(grad, cut)
+            if low > 0 or high > 0:
+                grad = fold(grad, d, max(low, 0), max(high, 0), self.shape[d])
+        return grad if grad is not grad_output else duplicate(grad)
+
+    custom(op)(run)
+
+
+for _spatial in (1, 2, 3):
+    _edge_pad_backward(f"reflection_pad{_spatial}d_backward", _fold_reflected)
+    _edge_pad_backward(f"replication_pad{_spatial}d_backward", _fold_repeated)
 
 
 @custom("flip")

@@ -1,0 +1,119 @@
+"""Joining tensors and moving elements by their coordinates."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from _compare import MOVED, same, same_gradient, values
+
+import webgpu_backend
+
+DEVICE = "webgpu"
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.default_generator.manual_seed(0)
+
+
+@pytest.mark.parametrize("dtype", MOVED, ids=str)
+def test_cat_and_stack(dtype):
+    a, b, c = values((3, 4, 5), dtype), values((3, 1, 5), dtype), values((3, 8, 5), dtype)
+    for dim in (0, 1, 2, -1):
+        same(lambda a: torch.cat([a, a * 1, a], dim), a)
+        same(lambda a: torch.stack([a, a], dim), a)
+    same(lambda a, b, c: torch.cat([a, b, c, torch.zeros(0, dtype=a.dtype, device=a.device)], 1), a, b, c)
+    same(lambda a: torch.cat([a[:, :, i : i + 1] for i in (0, 1, 2, 3, 4)] * 5, 2), a)
+    same(lambda a: torch.cat([a.transpose(0, 2), a.transpose(0, 2)], 1), a)
+    same(lambda a: torch.cat([a[:, 1:], a[:, :0], a], 1), a)
+    same(lambda a: torch.cat([a], 0), a)
+    same(lambda a: torch.cat([a[:, :4], a], 1, out=torch.empty(0, dtype=a.dtype, device=a.device)), a)
+    same(lambda a: torch.stack([a[0, 0, 0]] * 60), a)
+
+
+def test_cat_promotes_and_keeps_channels_last():
+    same(lambda a, b: torch.cat([a, b]), torch.ones(3), torch.ones(2, dtype=torch.int64))
+    same(lambda a, b: torch.cat([a, b]), torch.ones(3, dtype=torch.uint8), torch.ones(2, dtype=torch.int8))
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    same(lambda x: torch.cat([x, x], 1), x)
+    assert torch.cat([x.to(DEVICE)] * 2, 1).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_large_cat():
+    a, b = torch.randn(300, 1000), torch.randn(300, 24)
+    same(lambda a, b: torch.cat([a, b], 1), a, b)
+    same(lambda a, b: torch.cat([a.half(), b.half()[:, :3]], 1), a, b)
+    same(lambda a: torch.cat([a] * 9, 0), a)
+
+
+def test_cat_is_one_dispatch():
+    a = torch.randn(4, 4).to(DEVICE)
+    torch.cat([a] * 5)
+    before = webgpu_backend.stats()
+    torch.cat([a[:3]] * 5)
+    after = webgpu_backend.stats()
+    assert after["dispatches"] - before["dispatches"] == 1
+    assert after["pipelines_compiled"] == before["pipelines_compiled"]
+
+
+@pytest.mark.parametrize("dtype", MOVED, ids=str)
+def test_moves(dtype):
+    a = values((3, 4, 5), dtype)
+    same(lambda a: F.pad(a, (1, 2, 0, 3, -1, 1), value=1), a)
+    same(lambda a: F.pad(a, (-1, -2)), a)
+    same(lambda a: F.pad(a[:, 1:].transpose(0, 1), (2, 1)), a)
+    same(lambda a: F.pad(a[:0], (0, 0, 0, 0, 2, 1), value=1), a)
+    same(lambda a: a.flip(0, 2), a)
+    same(lambda a: a[..., 1:].flip(1), a)
+    same(lambda a: a.roll(2), a)
+    same(lambda a: a.roll((2, -3), (0, 2)), a)
+    same(lambda a: a.transpose(0, 1).roll(1, 0), a)
+    for diagonal in (-9, -1, 0, 1, 7):
+        same(lambda a: a.tril(diagonal), a)
+        same(lambda a: a.transpose(0, 2).triu(diagonal), a)
+    same(lambda a: a.tril_(), a)
+    same(lambda a: torch.rot90(a, 1, (0, 2)), a)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.complex64, torch.int64], ids=str)
+def test_edge_pads(dtype):
+    a = values((3, 4, 5), dtype)
+    for mode in ("reflect", "replicate", "circular"):
+        same(lambda a: F.pad(a, (1, 2), mode=mode), a)
+        same(lambda a: F.pad(a, (-1, 3), mode=mode), a)
+        same(lambda a: F.pad(a[None], (1, 2, 3, 2), mode=mode), a)
+        same(lambda a: F.pad(a[None, None], (1, 2, 3, 2, 1, 1), mode=mode), a)
+
+
+def test_gradients():
+    a = torch.randn(3, 4, 5)
+    same_gradient(lambda a: torch.cat([a, a[:, 1:]], 1), a)
+    same_gradient(lambda a: torch.stack([a, a * 2], 1), a)
+    same_gradient(lambda a: F.pad(a, (1, 2, -1, 3), value=1.0), a)
+    same_gradient(lambda a: a.flip(0, 2), a)
+    same_gradient(lambda a: a.roll((2, -3), (0, 2)), a)
+    same_gradient(lambda a: a.tril(1), a)
+    for mode in ("reflect", "replicate", "circular"):
+        same_gradient(lambda a: F.pad(a, (1, 2), mode=mode), a)
+        same_gradient(lambda a: F.pad(a[None], (1, 2, 3, 2), mode=mode), a)
+        same_gradient(lambda a: F.pad(a[None, None], (1, 2, 3, 2, 1, 1), mode=mode), a)
+
+
+@pytest.mark.parametrize("function", [
+    lambda a: torch.cat([a, a[0]]),
+    lambda a: torch.cat([a, a[:, 1:]]),
+    lambda a: torch.cat([a, a[0, 0, 0]]),
+    lambda a: torch.cat([a, a], 3),
+    lambda a: torch.stack([a, a[1:]]),
+    lambda a: F.pad(a, (1, 2), mode="reflect") if a.shape[-1] < 2 else F.pad(a, (5, 1), mode="reflect"),
+    lambda a: F.pad(a, (-3, -3)),
+    lambda a: a.flip(0, 0),
+    lambda a: a.roll((1, 2), (0,)),
+    lambda a: a[0, 0].tril(),
+])  # fmt: skip
+def test_wrong_arguments_raise_as_on_the_cpu(function):
+    a = torch.randn(3, 4, 5)
+    with pytest.raises(Exception) as expected:
+        function(a)
+    with pytest.raises(type(expected.value)) as raised:
+        function(a.to(DEVICE))
+    assert str(raised.value)[:40] == str(expected.value)[:40]
