@@ -10,6 +10,3 @@ from .frontend.stats import stats  # noqa: E402
 __version__ = "0.1.0"
 __all__ = ["decompositions", "fallbacks", "reset_fallbacks", "stats"]
 
-
-def _autoload() -> None:
-    """Entry point of `torch.backends`: importing torch makes the device available."""
