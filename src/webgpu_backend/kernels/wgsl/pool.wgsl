@@ -1,26 +1,6 @@
 {{ head }}
 {{ functions }}
-// Every pool is three-dimensional; missing dimensions have size one. Output element i is (batch, channel, z, y, x).
-struct At { batch: u32, channel: u32, z: u32, y: u32, x: u32 }
-
-fn place(i: u32, depth: u32, height: u32, width: u32) -> At {
-    var r = i;
-{% if channels_last %}
-    let c = r % p.channels;
-    r = r / p.channels;
-{% endif %}
-    let x = r % width;
-    r = r / width;
-    let y = r % height;
-    r = r / height;
-    let z = r % depth;
-    r = r / depth;
-{% if channels_last %}
-    return At(r, c, z, y, x);
-{% else %}
-    return At(r / p.channels, r % p.channels, z, y, x);
-{% endif %}
-}
+{% include "volume.wgsl" %}
 {% if window == "fixed" %}
 
 fn start(o: u32, k: u32, s: u32, pad: u32, size: u32, outs: u32) -> i32 {

@@ -1,0 +1,140 @@
+"""Interpolation (nearest, linear, cubic, antialiased) with gradients."""
+
+import torch
+
+from .. import tensor as T
+from ..dtypes import Unsupported
+from ..kernels import resample
+from ..kernels.layout import contiguous_strides
+from ..launch import caps
+from .indexed import run
+from .pool import _channels, _channels_last, _key, _spatial, _strides
+from .table import custom
+
+aten = torch.ops.aten
+_plans: dict[tuple, tuple] = {}
+
+
+def _scale(size: int, outs: int, corners: bool, given: float | None) -> float:
+    """Input elements per output element, as torch reckons it."""
+    if corners:
+        return (size - 1) / (outs - 1) if outs > 1 else 0.0
+    return 1.0 / given if given is not None and given > 0 else size / max(outs, 1)
+
+
+def _numbers(x, sizes_in, sizes_out, dims, corners, scales) -> tuple:
+    inner, outs = _spatial(sizes_in, dims), _spatial(sizes_out, dims)
+    scales = [None] * (3 - dims) + list(scales)
+    factors = [_scale(s, o, corners, g) for s, o, g in zip(inner, outs, scales)]
+    return (_channels(sizes_in, dims), *inner, *outs, *factors, *_strides(x, dims))
+
+
+def _last_strides(sizes) -> tuple[int, ...]:
+    """Dense strides with channels innermost."""
+    order = (0, *range(2, len(sizes)), 1)
+    dense = contiguous_strides([sizes[d] for d in order])
+    return tuple(dense[order.index(d)] for d in range(len(sizes)))
+
+
+def _check(x: torch.Tensor, dims: int, output_size) -> None:
+    if len(output_size) != dims:
+        raise RuntimeError(f"It is expected output_size equals to {dims}, but got size {len(output_size)}")
+    if x.dim() != dims + 2 or 0 in x.shape[1:]:
+        raise RuntimeError(
+            f"Non-empty {dims + 2}D data tensor expected but got a tensor with sizes {list(x.shape)}"
+        )
+    if any(s <= 0 for s in output_size):
+        names = "DHW"[3 - dims :]
+        given = ", ".join(f"{n}: {s}" for n, s in zip(names, x.shape[2:]))
+        wanted = ", ".join(f"{n}: {s}" for n, s in zip(names, output_size))
+        between = " and " if dims == 1 else " "
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got input ({given}){between}output ({wanted})"
+        )
+
+
+def _forward(op, mode, dims, x, output_size, corners, scales, antialias=False):
+    key = _key(op.name(), (x,), (tuple(output_size), corners, *scales))
+    plan = _plans.get(key)
+    if plan is None:
+        if x.dtype not in T.DTYPES:
+            raise Unsupported(f"webgpu: interpolation has no kernel for {x.dtype}")
+        _check(x, dims, output_size)
+        last = _channels_last(x.shape, x.stride()) and not x.is_contiguous()
+        sizes = (*x.shape[:2], *output_size)
+        meta = T.meta(sizes, _last_strides(sizes) if last else None, x.dtype)
+        kernel = resample.kernel(mode, dims, corners, antialias, False, T.dtype_of(x), last, caps())
+        plan = (meta, kernel, _numbers(x, x.shape, meta.sizes, dims, corners, scales))
+        if len(_plans) > 4096:
+            _plans.clear()
+        _plans[key] = plan
+    meta, kernel, values = plan
+    out = T.new(meta)
+    run(kernel, (x,), (out,), *values)
+    return out
+
+
+def _backward(mode, dims, grad, output_size, input_size, corners, scales, antialias=False):
+    if grad.dtype not in T.DTYPES:
+        raise Unsupported(f"webgpu: interpolation has no kernel for {grad.dtype}")
+    expected = [*input_size[:2], *output_size]
+    if list(grad.shape) != expected:
+        bad = next(i for i, (a, b) in enumerate(zip(grad.shape, expected)) if a != b)
+        raise RuntimeError(
+            f"Expected grad_output to have the same shape as output; output.size({bad}) = {expected[bad]} but got "
+            f"grad_output.size({bad}) = {grad.shape[bad]}"
+        )
+    sizes = tuple(input_size)
+    last = _channels_last(grad.shape, grad.stride()) and not grad.is_contiguous()
+    result = T.empty(sizes, grad.dtype, _last_strides(sizes) if last else None)
+    kernel = resample.kernel(mode, dims, corners, antialias, True, T.dtype_of(grad), last, caps())
+    run(kernel, (grad,), (result,), *_numbers(grad, sizes, grad.shape, dims, corners, scales))
+    return result
+
+
+def _register_nearest(name: str, mode: str, dims: int) -> None:
+    forward_op = getattr(aten, name).default
+
+    def forward(self, output_size, *scales, **named):
+        return _forward(forward_op, mode, dims, self, output_size, False, _scales(dims, scales, named))
+
+    def backward(grad_output, output_size, input_size, *scales, **named):
+        return _backward(mode, dims, grad_output, output_size, input_size, False, _scales(dims, scales, named))
+
+    custom(name)(forward)
+    custom(f"{name}_backward")(backward)
+
+
+def _register_smooth(name: str, mode: str, dims: int, antialias: bool = False) -> None:
+    forward_op = getattr(aten, name).default
+
+    def forward(self, output_size, align_corners, *scales, **named):
+        scales = _scales(dims, scales, named)
+        return _forward(forward_op, mode, dims, self, output_size, align_corners, scales, antialias)
+
+    def backward(grad_output, output_size, input_size, align_corners, *scales, **named):
+        scales = _scales(dims, scales, named)
+        return _backward(mode, dims, grad_output, output_size, input_size, align_corners, scales, antialias)
+
+    custom(name)(forward)
+    custom(f"{name}_backward")(backward)
+
+
+_SCALE_NAMES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
+
+
+def _scales(dims: int, given: tuple, named: dict) -> tuple:
+    """A scale or None per dimension; torch leaves out trailing ones that are None."""
+    names = _SCALE_NAMES[dims]
+    return tuple(given[i] if i < len(given) else named.get(names[i]) for i in range(dims))
+
+
+for _dims in (1, 2, 3):
+    _register_nearest(f"upsample_nearest{_dims}d", "nearest", _dims)
+    _register_nearest(f"_upsample_nearest_exact{_dims}d", "exact", _dims)
+_register_smooth("upsample_linear1d", "linear", 1)
+_register_smooth("upsample_bilinear2d", "linear", 2)
+_register_smooth("upsample_trilinear3d", "linear", 3)
+_register_smooth("upsample_bicubic2d", "cubic", 2)
+_register_smooth("_upsample_bilinear2d_aa", "linear", 2, True)
+_register_smooth("_upsample_bicubic2d_aa", "cubic", 2, True)

@@ -1,0 +1,61 @@
+"""Interpolation against the CPU, forward and backward: every mode, enlarging and shrinking, layouts and dtypes."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from _close import adapter_class, close, gradients  # noqa: F401
+
+GENERATOR = torch.Generator().manual_seed(12)
+X = {
+    1: torch.randn(2, 3, 11, generator=GENERATOR),
+    2: torch.randn(2, 3, 9, 11, generator=GENERATOR),
+    3: torch.randn(1, 2, 5, 4, 6, generator=GENERATOR),
+}
+MODES = {"nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "linear": (1,), "bilinear": (2,), "bicubic": (2,), "trilinear": (3,)}
+SCALES = [
+    {"scale_factor": 2},
+    {"scale_factor": 1.7},
+    {"scale_factor": 0.6},
+    {"size": (7, 5, 3)},
+    {"size": (1, 1, 1)},
+    {"scale_factor": 1.7, "recompute_scale_factor": True},
+]
+
+
+def fit(arguments, dims):
+    return {k: v[:dims] if k == "size" else v for k, v in arguments.items()}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_interpolate(mode, scale):
+    for dims in MODES[mode]:
+        for corners in (None,) if "nearest" in mode else (False, True):
+            arguments = {"mode": mode, "align_corners": corners, **fit(scale, dims)}
+            gradients(lambda t: F.interpolate(t, **arguments), X[dims], tolerance=2e-4)  # noqa: B023
+            if dims == 2:
+                y = X[2].to(memory_format=torch.channels_last)
+                gradients(lambda t: F.interpolate(t, **arguments), y, tolerance=2e-4)  # noqa: B023
+                gradients(lambda t: F.interpolate(t, **arguments), X[2].transpose(2, 3)[:, 1:], tolerance=2e-4)  # noqa: B023
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("scale", SCALES)
+def test_antialiased(mode, scale, adapter_class):  # noqa: F811
+    arguments = {"mode": mode, "antialias": True, **fit(scale, 2)}
+    gradients(lambda t: F.interpolate(t, **arguments), X[2], tolerance=2e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_low_precision(dtype):
+    x = X[2].to(dtype)
+    for mode in ("bilinear", "bicubic", "nearest"):
+        close(F.interpolate(x.to("webgpu"), scale_factor=1.7, mode=mode), F.interpolate(x, scale_factor=1.7, mode=mode))
+
+
+def test_bytes_and_errors():
+    x = (torch.rand(2, 3, 9, 11) * 255).to(torch.uint8)
+    close(F.interpolate(x.to("webgpu"), scale_factor=1.7), F.interpolate(x, scale_factor=1.7))
+    for device in ("cpu", "webgpu"):
+        with pytest.raises(RuntimeError, match="Input and output sizes should be greater than 0"):
+            F.interpolate(X[2].to(device), size=(0, 3), mode="bilinear")
