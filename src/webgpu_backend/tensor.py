@@ -43,6 +43,9 @@ _MAX_DIMS = 64
 _SHAPE_AT = 64
 _STRIDES_AT = _SHAPE_AT + 8 * _MAX_DIMS
 _reinterpret = torch._C._dynamo.guards._reinterpret_tensor
+_cpu_as_strided = torch.ops.aten.as_strided.default._op_dk
+_CPU = torch._C.DispatchKey.CPU
+_inference = torch.is_inference_mode_enabled
 
 
 class _Capsules(threading.local):
@@ -210,28 +213,39 @@ def as_strided(tensor: torch.Tensor, size, stride, storage_offset=None) -> torch
     """A view of the same storage, bounds checked as torch does."""
     own = tensor.storage_offset()
     offset = own if storage_offset is None else storage_offset
-    if len(size) != len(stride):
-        raise RuntimeError(
-            f"mismatch in length of strides and shape: got {len(size)} sizes and {len(stride)} strides"
-        )
-    if any(st < 0 for st in stride):
-        raise RuntimeError(
-            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
-        )
-    if 0 not in size:
-        need = 1 + offset
-        for s, st in zip(size, stride):
-            if s < 0:
-                raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(size)}")
-            need += (s - 1) * st
-        item = tensor.element_size()
-        have = tensor.untyped_storage().nbytes()
-        if need * item > have or offset < 0:
-            raise RuntimeError(
-                f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {item} "
-                f"requiring a storage size of {need * item} are out of bounds for storage of size {have}"
-            )
+    last = offset
+    for s, st in zip(size, stride):
+        if s < 1 or st < 0:
+            last = None
+            break
+        last += (s - 1) * st
+    if last is None or (last + 1) * tensor.element_size() > tensor.untyped_storage().nbytes() or offset < 0:
+        _check_view(tensor, size, stride, offset)
+    if _inference():
+        # Made by torch itself: a view of an ordinary tensor is an ordinary tensor, also in inference mode.
+        return _cpu_as_strided(_CPU, tensor, size, stride, offset)
     return _reinterpret(tensor, size, stride, offset - own)
+
+
+def _check_view(tensor: torch.Tensor, size, stride, offset: int) -> None:
+    """Raises what torch raises where sizes and strides leave the storage."""
+    if len(size) != len(stride):
+        raise RuntimeError(f"mismatch in length of strides and shape: got {len(size)} sizes and {len(stride)} strides")
+    if any(st < 0 for st in stride):
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
+    if any(s < 0 for s in size):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(size)}: {list(size)}")
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    if 0 in size:
+        return
+    item, have = tensor.element_size(), tensor.untyped_storage().nbytes()
+    need = (span(size, stride, offset)[1]) * item
+    if need > have:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {item} "
+            f"requiring a storage size of {need} are out of bounds for storage of size {have}"
+        )
 
 
 def is_ours(x) -> bool:
