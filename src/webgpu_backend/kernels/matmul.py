@@ -5,7 +5,7 @@ A row-major and a transposed operand differ only in their strides, so neither is
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from struct import pack
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ TILES = {
 }
 # Enough workgroups (gpu) or threads (cpu) to fill the adapter.
 ENOUGH = {"gpu": 128, "cpu": 32}
+LARGE = 1 << 26  # multiplications from which the software adapter's largest tile repays its compilation (0.4 s)
 # Types that no vector instruction serves: a small tile of scalars per thread.
 WIDE = Tile(2, 4, 0, 2, 4)
 # Outputs of few rows on a GPU: rows per thread, (threads along k, threads along n) of a workgroup.
@@ -57,6 +58,32 @@ class Matrix(NamedTuple):
     inner: int = 0
 
 
+class Gather(NamedTuple):
+    """The right operand of a convolution: an image seen through a window. Three numbers per spatial dimension.
+
+    Its rows are output positions and k counts (channel, tap); with `kind` "t" the window moves over the output
+    instead (a transposed convolution), with "w" rows are (channel, tap) and k counts positions (weight gradients).
+    """
+
+    kind: str  # g, t or w
+    sizes: tuple[int, int, int]  # of the image
+    strides: tuple[int, int, int, int]  # of its channels and dimensions, in elements
+    positions: tuple[int, int, int]
+    window: tuple[int, int, int]
+    step: tuple[int, int, int]
+    padding: tuple[int, int, int]
+    dilation: tuple[int, int, int]
+
+    def words(self) -> list[int]:
+        return [*self.sizes, *self.strides, *self.positions[1:], *self.window, *self.step, *self.padding, *self.dilation]
+
+
+_GATHER = [
+    "x_d", "x_h", "x_w", "xs_c", "xs_d", "xs_h", "xs_w", "pos_h", "pos_w", "win_d", "win_h", "win_w",
+    "step_d", "step_h", "step_w", "pad_d", "pad_h", "pad_w", "dil_d", "dil_h", "dil_w",
+]  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Product:
     """out[o, i] = act(alpha * a[o, i] b[o, i]^T + beta * c[o, i]); with `summed`, added up over the inner batch i."""
@@ -74,6 +101,7 @@ class Product:
     alpha: object = 1
     beta: object = 1
     act: str = ""
+    gather: Gather | None = None  # how to read b, whose strides then are of its batches only
 
     def swapped(self) -> "Product":
         """The transposed product, which is the same numbers."""
@@ -106,11 +134,12 @@ def plan(product: Product, caps: Caps) -> Plan:
     q = product
     carry = carrier(q.a.dtype, caps)
     wide = carry not in ("f32", "i32")
-    if q.m > q.n and q.n <= VECTOR_ROWS or (caps.kind == "cpu" and q.n < 8 and q.n < q.m):
+    if q.n < q.m and q.n <= VECTOR_ROWS and not q.gather:
         q = q.swapped()
-    a_class, b_class = _class(q.a, q.m, q.k), _class(q.b, q.n, q.k)
+    a_class = _class(q.a, q.m, q.k)
+    b_class = q.gather.kind if q.gather else _class(q.b, q.n, q.k)
     if wide:
-        a_class, b_class = a_class.upper(), b_class.upper()
+        a_class, b_class = a_class.upper(), b_class if q.gather else b_class.upper()
     tile = WIDE if wide else _tile(q, b_class, caps)
     vector = tile is None
     if not vector and not tile.bk and tile.tm < 4:
@@ -151,6 +180,8 @@ def plan(product: Product, caps: Caps) -> Plan:
             words += _words(q.c, False, False)
             bindings.append("c")
     params = pack(f"<{len(words)}I", *words) + tail
+    if q.gather:
+        params += pack(f"<{len(_GATHER)}I", *q.gather.words())
     groups = total if vector or tile.bk else -(-total // WORKGROUP[caps.kind])
     bindings.append("part" if splits > 1 else "out")
     steps = [Step(program, tuple(bindings), params, spread(groups, caps))]
@@ -174,8 +205,10 @@ def _class(x: Matrix, rows: int, k: int) -> str:
 def _tile(q: Product, b_class: str, caps: Caps) -> Tile | None:
     batch = q.outer * (1 if q.summed else q.inner)
     if caps.kind == "cpu":
-        choices = [t for t in TILES["cpu"] if t.bm <= _power(q.m)] or [TILES["cpu"][-1]]
+        choices = [t for t in TILES["cpu"] if t.bm <= _power(q.m) and (t.bm < 16 or q.m * q.n * q.k >= LARGE)]
     else:
+        if q.gather and q.m <= 8:
+            return Tile(_power(q.m), 4, 0, _power(q.m), 4)  # few channels a group: nothing to share between threads
         if q.m <= VECTOR_ROWS and not q.summed and q.k >= 64:
             return None
         choices = [t for t in TILES["gpu"] if _fits(t, caps)]
@@ -204,7 +237,7 @@ def _splits(q: Product, tile: Tile | None, groups: int, caps: Caps) -> tuple[int
     parts = max(1, min(wanted, length // depth))
     most = max(1, MAX_STEPS * 2 // weight)  # a thread may step by single elements at the end of each row of k
     parts = max(parts, -(-length // most))
-    chunk = -(-length // parts)
+    chunk = max(1, -(-length // parts))
     if not q.summed:
         chunk = -(-chunk // 64) * 64  # whole tiles, whole vectors
     return -(-length // chunk), chunk
@@ -274,7 +307,7 @@ def _epilogue(epilogue: str, act: str, carry: str, c_dtype: DType | None, caps: 
     return fields, function, f"fn epilogue(v: {t}, m: u32, n: u32, ob: u32, ib: u32) -> {t}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _program(
     kind, a_dtype, b_dtype, out_dtype, c_dtype, a_class, b_class, store, epilogue, act, tile, summed, caps
 ) -> Program:
@@ -284,6 +317,8 @@ def _program(
     fields += [f"o_{s}: u32" for s in ("o", "m", "n", "b", "i", "s")]
     more, function, signature = _epilogue(epilogue, act, carry, c_dtype, caps)
     fields += more
+    if b_class in "gtw":
+        fields += [f"{f}: u32" for f in _GATHER]
     bindings = [
         ("a_in", "read", elements.array_type(a_dtype, _decl(a_class), caps)),
         ("b_in", "read", elements.array_type(b_dtype, _decl(b_class), caps)),
@@ -306,7 +341,7 @@ def _program(
         names |= dict(rows=tile, along_k=along_k, along_n=along_n)
         tag = f"v{tile}"
     else:
-        names |= dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"))
+        names |= dict(t=tile, gather=b_class in "gtw", workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"))
         tag = f"{tile.bm}x{tile.bn}"
     wgsl = render(f"matmul_{kind}.wgsl", caps, **names)
     name = f"matmul_{tag}_{a_dtype.short}{a_class}_{b_dtype.short}{b_class}_{out_dtype.short}{store}_{epilogue}{act}"
@@ -361,7 +396,7 @@ def _finish(product: Product, splits: int, batch: int, carry: str, caps: Caps) -
     return Step(program, bindings, params, spread(-(-count // 256), caps))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _finish_program(out_dtype, c_dtype, epilogue, act, carry, caps) -> Program:
     part = _PART[carry]
     more, function, signature = _epilogue(epilogue, act, carry, c_dtype, caps)

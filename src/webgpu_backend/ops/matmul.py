@@ -63,7 +63,7 @@ def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
             if c is None:
                 fill(out, 0)
             else:
-                out.copy_(c if beta == 1 else c * beta)
+                out.copy_((c if beta == 1 else c * beta).expand(out.shape))
         return out
     tensors = (a, b, c, out, None if call.part is None else T.new(call.part))
     for program, slots, params, grid in call.steps:
@@ -82,7 +82,7 @@ def output(dtype: torch.dtype, m: int, n: int, inner: int = 1) -> Matrix:
 
 def addend(c: torch.Tensor, shape) -> Matrix:
     """`c` broadcast to a shape of up to three dimensions: batch, m, n."""
-    strides = c.expand(shape).stride()
+    strides = c.expand(shape).stride()  # raises as torch does
     strides = (0,) * (3 - len(strides)) + tuple(strides)
     return matrix(c, strides[1], strides[2], 0, strides[0])
 
@@ -235,7 +235,7 @@ def mv(self, vec):
     if call is None:
         supported(self, vec)
         if self.dim() != 2 or vec.dim() != 1 or self.shape[1] != vec.shape[0] or not _matching(self, vec):
-            refuse(aten.addmv.default, vec, self, vec)
+            refuse(aten.mv.default, self, vec)
         call = remember(key, planned((self.shape[0],), _row(self, vec), self.dtype))
     return run(call, self, vec)
 
@@ -340,6 +340,9 @@ def linear(input, weight, bias=None):
 
 def _composite_linear(input, weight, bias):
     """What torch's own linear does, with its errors."""
+    if input.dim() == 2 and weight.dim() == 2:
+        product = torch.mm(input, weight.t())
+        return product if bias is None else product + bias
     product = torch.matmul(input, weight.t())
     return product if bias is None else product + bias
 
@@ -365,10 +368,15 @@ def column_sums(grad: torch.Tensor) -> torch.Tensor:
             inner=inner, summed=inner > 1,
         )  # fmt: skip
         call = remember(key, planned((n,), product, grad.dtype))
-    one = _ones.get(grad.dtype)
-    if one is None:
-        one = _ones[grad.dtype] = fill(T.empty((1,), grad.dtype), 1)
-    return run(call, one, grad)
+    return run(call, one_of(grad.dtype), grad)
+
+
+def one_of(dtype: torch.dtype) -> torch.Tensor:
+    """A single one, read with stride 0 as a vector of ones."""
+    found = _ones.get(dtype)
+    if found is None:
+        found = _ones[dtype] = fill(T.empty((1,), dtype), 1)
+    return found
 
 
 @custom("linear_backward")

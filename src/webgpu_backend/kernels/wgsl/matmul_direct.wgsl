@@ -1,11 +1,25 @@
 {% include "matmul_head.wgsl" %}
 {% include "matmul_store.wgsl" %}
+{% if gather %}
+{% include "matmul_gather.wgsl" %}
+{% endif %}
 {% set xyzw = "xyzw" %}
 {% set rows, cols = t.tm, t.tn %}
 {% set step = 1 if wide else 4 %}
 {# An operand's reads for one step of `count` elements of k starting at `k`: named <x><row>_<kk> or, as vectors, <x>v... #}
 {% macro load(x, class, rows, count) %}
-{% if class == "k" %}
+{% if class in "gtw" %}
+{% for kk in range(count) %}
+        let {{ x }}t{{ kk }} = {{ "position" if class == "w" else "tap" }}(k + {{ kk }}u);
+{% for i in range(rows) %}
+{% if class == "w" %}
+        let {{ x }}s{{ i }}_{{ kk }} = fetch({{ x }}base, {{ x }}t{{ kk }}, {{ x }}{{ i }});
+{% else %}
+        let {{ x }}s{{ i }}_{{ kk }} = fetch({{ x }}base, {{ x }}{{ i }}, {{ x }}t{{ kk }});
+{% endif %}
+{% endfor %}
+{% endfor %}
+{% elif class == "k" %}
 {% for i in range(rows) %}
         let {{ x }}v{{ i }} = {{ read4(x, "%s%d + k / 4u" % (x, i)) }};
 {% endfor %}
@@ -79,7 +93,12 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 {% endif %}
 {% for x, class, count, origin, size in (("a", a_class, rows, "m0", "p.m"), ("b", b_class, cols, "n0", "p.n")) %}
 {% set start = "p.%s_o + ob * p.%s_b + ib * p.%s_i" % (x, x, x) %}
-{% if class == "r" %}
+{% if class in "gtw" %}
+    let {{ x }}base{{ "_" if summed }} = {{ start }};
+{% for i in range(count) %}
+    let {{ x }}{{ i }} = {{ "tap" if class == "w" else "position" }}(min({{ origin }} + {{ i }}u, {{ size }} - 1u));
+{% endfor %}
+{% elif class == "r" %}
 {% for g in range((count + 3) // 4) %}
     let {{ x }}{{ g }}{{ "_" if summed }} = {{ start }} + min({{ origin }} / 4u + {{ g }}u, {{ size }} / 4u - 1u);
 {% endfor %}
@@ -103,9 +122,13 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 {% if summed %}
     for (var part = first; part < last; part++) {
 {% for x, class, count in (("a", a_class, rows), ("b", b_class, cols)) %}
+{% if class in "gtw" %}
+    let {{ x }}base = {{ x }}base_ + part * p.{{ x }}_i;
+{% else %}
 {% for i in range((count + 3) // 4 if class == "r" else count) %}
     let {{ x }}{{ i }} = {{ x }}{{ i }}_ + part * p.{{ x }}_i;
 {% endfor %}
+{% endif %}
 {% endfor %}
 {% endif %}
     var k = k_first;
@@ -121,13 +144,28 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     }
 {% endif %}
     let base = p.o_o + ob * p.o_b + ib * p.o_i + split * p.o_s;
-{% for i in range(rows) %}
-{% for g in range(cols // 4) %}
+    // A loop, because a call per row is most of what a software driver would compile.
 {% if wide %}
-    store({% for j in range(4) %}c{{ i }}_{{ 4 * g + j }}, {% endfor %}m0 + {{ i }}u, n0 + {{ 4 * g }}u, base, ob, ib);
+    var results = array<{{ type }}, {{ rows * cols }}>(
+{% for i in range(rows) %}
+        {% for j in range(cols) %}c{{ i }}_{{ j }}, {% endfor %}
+
+{% endfor %}
+    );
+    for (var r = 0u; r < {{ rows * cols // 4 }}u; r++) {
+        let e = r * 4u;
+        store(results[e], results[e + 1u], results[e + 2u], results[e + 3u], m0 + r / {{ cols // 4 }}u, n0 + 4u * (r % {{ cols // 4 }}u), base, ob, ib);
+    }
 {% else %}
-    store({% for j in range(4) %}c{{ i }}_{{ g }}.{{ xyzw[j] }}, {% endfor %}m0 + {{ i }}u, n0 + {{ 4 * g }}u, base, ob, ib);
+    var results = array<vec4<{{ type }}>, {{ rows * cols // 4 }}>(
+{% for i in range(rows) %}
+        {% for g in range(cols // 4) %}c{{ i }}_{{ g }}, {% endfor %}
+
+{% endfor %}
+    );
+    for (var r = 0u; r < {{ rows * cols // 4 }}u; r++) {
+        let v = results[r];
+        store(v.x, v.y, v.z, v.w, m0 + r / {{ cols // 4 }}u, n0 + 4u * (r % {{ cols // 4 }}u), base, ob, ib);
+    }
 {% endif %}
-{% endfor %}
-{% endfor %}
 }

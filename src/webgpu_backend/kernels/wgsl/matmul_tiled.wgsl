@@ -1,5 +1,8 @@
 {% include "matmul_head.wgsl" %}
 {% include "matmul_store.wgsl" %}
+{% if gather %}
+{% include "matmul_gather.wgsl" %}
+{% endif %}
 {% set xyzw = "xyzw" %}
 {% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
 {% set threads = nty * ntx %}
@@ -13,15 +16,23 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * b4 }}>;
 {% macro place(x, class, loads, wide4, origin, size) %}
 {% for l in range(loads) %}
     let {{ x }}id{{ l }} = lid + {{ l * threads }}u;
-{% if class in "kK" %}
+{% if class in "kKw" %}
     let {{ x }}k{{ l }} = ({{ x }}id{{ l }} % {{ t.bk // 4 }}u) * 4u;
     let {{ x }}row{{ l }} = {{ x }}id{{ l }} / {{ t.bk // 4 }}u;
+{% if class == "w" %}
+    let {{ x }}tap{{ l }} = tap(min({{ origin }} + {{ x }}row{{ l }}, {{ size }} - 1u));
+{% else %}
     let {{ x }}base{{ l }} = {{ x }}start + min({{ origin }} + {{ x }}row{{ l }}, {{ size }} - 1u) * p.{{ x }}_r;
+{% endif %}
 {% else %}
     let {{ x }}row{{ l }} = {{ x }}id{{ l }} % {{ wide4 }}u;
     let {{ x }}k{{ l }} = {{ x }}id{{ l }} / {{ wide4 }}u;
 {% if class == "r" %}
     let {{ x }}base{{ l }} = {{ x }}start + min({{ origin }} / 4u + {{ x }}row{{ l }}, {{ size }} / 4u - 1u);
+{% elif class in "gt" %}
+{% for c in range(4) %}
+    let {{ x }}pos{{ l }}_{{ c }} = position(min({{ origin }} + 4u * {{ x }}row{{ l }} + {{ c }}u, {{ size }} - 1u));
+{% endfor %}
 {% else %}
 {% for c in range(4) %}
     let {{ x }}base{{ l }}_{{ c }} = {{ x }}start + min({{ origin }} + 4u * {{ x }}row{{ l }} + {{ c }}u, {{ size }} - 1u) * p.{{ x }}_r;
@@ -34,7 +45,25 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * b4 }}>;
 {% macro load(x, class, loads, checked) %}
 {% for l in range(loads) %}
 {% set k = "k0 + %sk%d" % (x, l) %}
-{% if class in "kr" %}
+{% if class in "gtw" %}
+{% if class != "w" %}
+        let {{ x }}tap{{ l }} = tap({{ "min(%s, k_last - 1u)" % k if checked else k }});
+{% endif %}
+{% for c in range(4) %}
+{% if class == "w" %}
+{% set kc = "%s + %du" % (k, c) %}
+{% set value = "fetch(%sstart, position(%s), %stap%d)" % (x, "min(%s, k_last - 1u)" % kc if checked else kc, x, l) %}
+{% else %}
+{% set kc = k %}
+{% set value = "fetch(%sstart, %spos%d_%d, %stap%d)" % (x, x, l, c, x, l) %}
+{% endif %}
+{% if checked %}
+        {{ x }}reg{{ l }}.{{ xyzw[c] }} = select({{ zero }}, {{ value }}, {{ kc }} < k_last);
+{% else %}
+        {{ x }}reg{{ l }}.{{ xyzw[c] }} = {{ value }};
+{% endif %}
+{% endfor %}
+{% elif class in "kr" %}
 {% if class == "k" %}
 {% set at = "%sbase%d + (%s) / 4u" % (x, l, "min(%s, p.k - 4u)" % k if checked else k) %}
 {% else %}
@@ -66,7 +95,7 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * b4 }}>;
 {% endmacro %}
 {% macro keep(x, class, loads, wide4) %}
 {% for l in range(loads) %}
-{% if class in "kK" %}
+{% if class in "kKw" %}
 {% for c in range(4) %}
         {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ c }}u) * {{ wide4 }}u + {{ x }}row{{ l }} / 4u][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
 {% endfor %}

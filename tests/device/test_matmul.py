@@ -1,0 +1,234 @@
+"""Matrix products against CPU torch: dtypes, layouts, odd sizes, splits, errors; both kernel families."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from webgpu_backend.kernels import matmul as kernels
+from webgpu_backend.launch import caps
+from webgpu_backend.ops import matmul as ops
+
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+TOLERANCE = {torch.float32: 1e-4, torch.complex64: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
+SHAPES = [(1, 1, 1), (3, 5, 7), (33, 17, 66), (40, 200, 12), (1, 300, 40), (40, 300, 1)]
+
+
+@pytest.fixture(params=["own", "gpu"])
+def kind(request, monkeypatch):
+    """The adapter's own kernels, and the ones for big GPUs, which must be right on every adapter."""
+    if request.param == "gpu":
+        found = replace(caps(), kind="gpu")
+        monkeypatch.setattr(ops, "caps", lambda: found)
+        # The smallest tile stands for all: software drivers take seconds over the text of the largest.
+        monkeypatch.setitem(kernels.TILES, "gpu", (kernels.Tile(32, 32, 8, 4, 4),))
+        ops._plans.clear()
+        yield "gpu"
+        ops._plans.clear()
+    else:
+        yield "own"
+
+
+def make(dtype, *shape):
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(*shape, dtype=torch.complex64 if dtype.is_complex else torch.float32).to(dtype)
+    low = 0 if dtype == torch.uint8 else -9
+    return torch.randint(low, 9, shape).to(dtype)
+
+
+def check(function, *args, depth=1, on="webgpu"):
+    wanted = function(*args)
+    got = function(*[a.to(on) if isinstance(a, torch.Tensor) else a for a in args])
+    assert got.device.type == on and got.dtype == wanted.dtype and got.shape == wanted.shape
+    if not (wanted.is_floating_point() or wanted.is_complex()):
+        assert torch.equal(got.cpu(), wanted)
+        return
+    tolerance = TOLERANCE[wanted.dtype]
+    torch.testing.assert_close(got.cpu(), wanted, rtol=tolerance, atol=tolerance * max(1, depth) ** 0.5)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int32, torch.int8, torch.complex64], ids=str)
+def test_mm_layouts(dtype, kind):
+    if kind == "gpu" and dtype not in (torch.float32, torch.bfloat16, torch.int8):
+        pytest.skip("reads of these dtypes are the same text in both families")
+    for m, k, n in SHAPES:
+        check(torch.mm, make(dtype, m, k), make(dtype, k, n), depth=k)
+        check(lambda a, b: torch.mm(a.t(), b.t()), make(dtype, k, m), make(dtype, n, k), depth=k)
+    check(lambda a, b: torch.mm(a[:, 1::2], b[3:, 1:]), make(dtype, 9, 15), make(dtype, 10, 6), depth=7)
+
+
+def test_mm_large(kind):
+    check(torch.mm, torch.randn(460, 400), torch.randn(400, 388), depth=100)
+    check(torch.mm, torch.randn(1300, 37), torch.randn(37, 301), depth=37)
+
+
+@pytest.mark.parametrize("tile", [(64, 64, 8, 8, 4, 1), (64, 64, 8, 8, 4, 2), (128, 128, 8, 8, 8, 1)], ids=str)
+def test_tiles_of_big_gpus(tile, monkeypatch):
+    found = replace(caps(), kind="gpu")
+    monkeypatch.setattr(ops, "caps", lambda: found)
+    monkeypatch.setattr(kernels, "_tile", lambda *_: kernels.Tile(*tile))
+    ops._plans.clear()
+    a, b = torch.randn(140, 90), torch.randn(90, 150)
+    check(torch.mm, a, b, depth=90)
+    check(lambda a, b: torch.mm(b.t(), a.t()), a, b, depth=90)
+    if tile[0] == 64:
+        c, a, b = torch.randn(70, 66), torch.randn(5, 70, 11), torch.randn(5, 11, 66)
+        check(torch.addbmm, c, a, b, depth=55)
+    ops._plans.clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.complex64], ids=str)
+def test_split_sums(dtype, kind):
+    check(torch.mm, make(dtype, 3, 9000), make(dtype, 9000, 5), depth=9000)
+    check(torch.mm, make(dtype, 40, 5000), make(dtype, 5000, 36), depth=5000)
+    check(torch.dot, make(dtype, 20001), make(dtype, 20001), depth=20001)
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=2, alpha=3), make(dtype, 36), make(dtype, 20, 5000),
+          make(dtype, 5000, 36), depth=50000)  # fmt: skip
+
+
+def test_long_k_exceeds_no_loop_limit():
+    k = 300_001
+    a = torch.ones(1, k)
+    assert torch.mm(a.to("webgpu"), a.t().to("webgpu")).item() == k
+    b = torch.ones(40, k)
+    assert torch.equal(torch.mm(a.to("webgpu"), b.t().to("webgpu")).cpu(), torch.full((1, 40), float(k)))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int8, torch.complex64], ids=str)
+def test_batches_and_addends(dtype, kind):
+    if kind == "gpu" and dtype not in (torch.float32, torch.bfloat16):
+        pytest.skip("reads of these dtypes are the same text in both families")
+    check(torch.bmm, make(dtype, 3, 9, 8), make(dtype, 3, 8, 12), depth=8)
+    check(lambda a, b: torch.bmm(a.transpose(0, 1), b.transpose(1, 2)), make(dtype, 9, 3, 8), make(dtype, 3, 12, 8), depth=8)
+    check(lambda a, b: torch.bmm(a.expand(4, 9, 8), b), make(dtype, 1, 9, 8), make(dtype, 4, 8, 3), depth=8)
+    for c in (make(dtype, 3, 9, 12), make(dtype, 9, 1), make(dtype, 12), make(dtype, 3, 1, 1)):
+        check(lambda c, a, b: torch.baddbmm(c, a, b, beta=2, alpha=3), c, make(dtype, 3, 9, 8), make(dtype, 3, 8, 12), depth=72)
+    check(lambda c, a, b: torch.addbmm(c, a, b, beta=2, alpha=3), make(dtype, 9, 12), make(dtype, 5, 9, 8),
+          make(dtype, 5, 8, 12), depth=360)  # fmt: skip
+    check(torch.addmm, make(dtype, 12), make(dtype, 9, 8), make(dtype, 8, 12), depth=8)
+    check(lambda c, a, b: torch.addmm(c.t(), a, b, beta=3), make(dtype, 12, 9), make(dtype, 9, 8), make(dtype, 8, 12), depth=8)
+    check(torch.mv, make(dtype, 9, 8), make(dtype, 8), depth=8)
+    check(lambda c, a, v: torch.addmv(c, a, v, beta=2, alpha=2), make(dtype, 9), make(dtype, 9, 8), make(dtype, 8), depth=32)
+    check(lambda c, a, v: torch.addmv(c, a, v), make(dtype, 1), make(dtype, 9, 8), make(dtype, 8), depth=32)
+    check(torch.dot, make(dtype, 37), make(dtype, 37), depth=37)
+    check(torch.vdot, make(dtype, 37), make(dtype, 37), depth=37)
+    check(lambda c, a, b: torch.addr(c, a, b, beta=2, alpha=3), make(dtype, 5, 4), make(dtype, 5), make(dtype, 4))
+
+
+def test_integers_wrap_exactly(kind):
+    a = torch.tensor([[2**40 + 3, -(2**62)]])
+    check(torch.mm, a, torch.tensor([[2**20 + 1, 7], [3, -5]]))
+    check(torch.mm, torch.full((3, 9), 2**30, dtype=torch.int32), torch.full((9, 3), 5, dtype=torch.int32))
+    check(torch.mm, torch.full((3, 9), 100, dtype=torch.uint8), torch.full((9, 5), 7, dtype=torch.uint8))
+
+
+def test_beta_zero_ignores_nan_and_empty_sums():
+    nan = torch.full((2, 3), float("nan"))
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=0), nan, torch.randn(2, 4), torch.randn(4, 3))
+    check(torch.mm, torch.randn(2, 0), torch.randn(0, 3))
+    check(torch.mm, torch.randn(0, 4), torch.randn(4, 3))
+    check(torch.bmm, torch.randn(0, 4, 2), torch.randn(0, 2, 3))
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=2), torch.randn(3), torch.randn(2, 0), torch.randn(0, 3))
+    check(torch.dot, torch.randn(0), torch.randn(0))
+    check(torch.mv, torch.randn(3, 0), torch.randn(0))
+    check(lambda x, w, b: torch.nn.functional.linear(x, w, b), torch.randn(2, 0), torch.randn(3, 0), torch.randn(3))
+
+
+def test_nan_and_inf_stay_in_their_rows(kind):
+    a, b = torch.randn(37, 20), torch.randn(20, 22)
+    a[36, 3], a[0, 0], b[19, 21] = float("nan"), float("inf"), float("-inf")
+    got, wanted = (a.to("webgpu") @ b.to("webgpu")).cpu(), a @ b
+    assert torch.equal(got.isnan(), wanted.isnan()) and torch.equal(got.isinf(), wanted.isinf())
+
+
+def test_matmul_ranks():
+    for left, right in [((5,), (5,)), ((4, 5), (5,)), ((5,), (5, 3)), ((2, 3, 4, 5), (5, 6)), ((2, 3, 4, 5), (3, 5, 6)),
+                        ((2, 1, 4, 5), (3, 5, 6)), ((5,), (2, 3, 5, 4)), ((2, 3, 4, 5), (5,))]:  # fmt: skip
+        check(torch.matmul, torch.randn(left), torch.randn(right), depth=5)
+    check(lambda a, b: torch.einsum("bhid,bjhd->bhij", a, b), torch.randn(2, 3, 4, 5), torch.randn(2, 6, 3, 5), depth=5)
+    check(lambda a, b: torch.tensordot(a, b, dims=([1, 2], [0, 1])), torch.randn(3, 4, 5), torch.randn(4, 5, 6), depth=20)
+    check(torch.kron, torch.randn(2, 3), torch.randn(4, 5))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_linear_and_gradients(dtype, kind):
+    if kind == "gpu" and dtype != torch.float32:
+        pytest.skip("reads of these dtypes are the same text in both families")
+    for shape, transposed in [((7, 12), False), ((2, 5, 12), False), ((2, 5, 12), True), ((12,), False), ((2, 3, 4, 12), True)]:
+        for bias in (True, False):
+            x, w, b = make(dtype, *shape), make(dtype, 6, 12), make(dtype, 6) if bias else None
+
+            def run(x, w, b, transposed=transposed):
+                leaves = [t.detach().requires_grad_() for t in (x, w, b) if t is not None]
+                inputs = leaves[0].transpose(0, 1) if transposed else leaves[0]
+                y = torch.nn.functional.linear(inputs, *leaves[1:])
+                weights = torch.linspace(-1, 1, y.numel()).view(y.shape).to(y.dtype).to(y.device)
+                return [y, *torch.autograd.grad(y, leaves, weights)]
+
+            wanted = run(x, w, b)
+            got = run(*[t if t is None else t.to("webgpu") for t in (x, w, b)])
+            for g, want in zip(got, wanted):
+                torch.testing.assert_close(g.cpu(), want, rtol=TOLERANCE[dtype], atol=4 * TOLERANCE[dtype])
+
+
+def test_linear_double_backward():
+    def run(device):
+        x, w, b = (t.to(device).requires_grad_() for t in (X, W, B))
+        y = torch.nn.functional.linear(x, w, b)
+        (g,) = torch.autograd.grad(y, x, y.detach() * 2, create_graph=True)
+        return torch.autograd.grad(g, w, torch.ones_like(g))
+
+    X, W, B = torch.randn(4, 5), torch.randn(3, 5), torch.randn(3)
+    for got, wanted in zip(run("webgpu"), run("cpu")):
+        torch.testing.assert_close(got.cpu(), wanted)
+
+
+def test_activation_epilogue(kind):
+    for gelu in (True, False):
+        check(lambda c, a, b, gelu=gelu: torch.ops.aten._addmm_activation(c, a, b, use_gelu=gelu), torch.randn(12),
+              torch.randn(9, 8), torch.randn(8, 12), depth=8)  # fmt: skip
+
+
+def test_out_and_inplace():
+    a, b, c = torch.randn(3, 4), torch.randn(4, 5), torch.randn(3, 5)
+    out = torch.empty(3, 5, device="webgpu")
+    assert torch.mm(a.to("webgpu"), b.to("webgpu"), out=out) is out
+    torch.testing.assert_close(out.cpu(), a @ b)
+    d = c.to("webgpu")
+    d.addmm_(a.to("webgpu"), b.to("webgpu"), beta=0.5)
+    torch.testing.assert_close(d.cpu(), 0.5 * c + a @ b)
+    weights = a.to("webgpu")
+    torch.testing.assert_close(torch.mm(weights, weights.t()).cpu(), a @ a.t())
+
+
+def test_transposed_operands_are_not_copied():
+    from webgpu_backend import stats
+
+    a, b = torch.randn(16, 8, device="cpu").to("webgpu"), torch.randn(4, 16).to("webgpu")
+    before = stats()["dispatches"]
+    torch.mm(a.t(), b.t())
+    torch.nn.functional.linear(a.t(), b, torch.ones(4).to("webgpu"))
+    assert stats()["dispatches"] - before == 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.mm(torch.ones(2, 3, device=d), torch.ones(4, 5, device=d)),
+        lambda d: torch.mm(torch.ones(2, 3, device=d), torch.ones(3, device=d)),
+        lambda d: torch.mm(torch.ones(2, 3, device=d), torch.ones(3, 2, device=d).half()),
+        lambda d: torch.bmm(torch.ones(2, 3, 4, device=d), torch.ones(2, 3, 4, device=d)),
+        lambda d: torch.bmm(torch.ones(2, 3, device=d), torch.ones(2, 3, 4, device=d)),
+        lambda d: torch.addmm(torch.ones(7, device=d), torch.ones(2, 3, device=d), torch.ones(3, 4, device=d)),
+        lambda d: torch.dot(torch.ones(3, device=d), torch.ones(4, device=d)),
+        lambda d: torch.dot(torch.ones(3, 3, device=d), torch.ones(4, device=d)),
+        lambda d: torch.mv(torch.ones(3, 3, device=d), torch.ones(4, device=d)),
+        lambda d: torch.nn.functional.linear(torch.ones(2, 3, device=d), torch.ones(4, 5, device=d)),
+    ],
+)
+def test_errors_are_torchs(call):
+    with pytest.raises(RuntimeError) as wanted:
+        call("cpu")
+    with pytest.raises(RuntimeError) as got:
+        call("webgpu")
+    assert str(got.value).split("\n")[0] == str(wanted.value).split("\n")[0]
