@@ -258,6 +258,7 @@ def module() -> types.ModuleType:
     m = types.ModuleType("torch.webgpu", __doc__)
     for item in _PUBLIC:
         setattr(m, item.__name__, item)
+    m._initialized = True  # asked by checkpointing, which then keeps the random state
     streams.install(m)
     rng.install(m)
     return m

@@ -174,6 +174,37 @@ def copy_from_and_resize(self, dst):
     return copy_from(self, dst)
 
 
+def like_strides(tensor: torch.Tensor, memory_format=None) -> tuple[int, ...]:
+    """Strides of a copy, as `torch.empty_like` chooses them."""
+    if tensor.is_contiguous() and memory_format in (None, torch.preserve_format, torch.contiguous_format):
+        return tensor.stride()
+    shadow = torch.empty_strided(tensor.shape, tensor.stride(), device="meta")
+    return torch.empty_like(shadow, memory_format=memory_format or torch.preserve_format).stride()
+
+
+@custom("clone")
+def clone(self, *, memory_format=None):
+    out = T.empty(self.shape, self.dtype, like_strides(self, memory_format))
+    device_copy(self, out)
+    return out
+
+
+@custom("_to_copy")
+def to_copy(
+    self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None
+):
+    """Registered because torch's own would pin the host's memory for a copy that need not be waited for."""
+    if layout is not None and layout is not torch.strided:
+        raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
+    dtype = self.dtype if dtype is None else dtype
+    strides = like_strides(self, memory_format)
+    if device is None or device.type == T.NAME:
+        out = T.empty(self.shape, dtype, strides)
+    else:
+        out = torch.empty_strided(self.shape, strides, dtype=dtype, device=device)
+    return copy_from(self, out)  # torch also comes here with a tensor of the CPU on its way to the device
+
+
 @custom("_local_scalar_dense")
 def local_scalar_dense(self):
     host = torch.empty(self.shape, dtype=self.dtype)  # one element, of any rank

@@ -1,0 +1,117 @@
+"""torch.webgpu and torch.accelerator: every function is there and does what it says."""
+
+import pytest
+import torch
+
+import webgpu_backend
+
+D = "webgpu"
+NAMES = """
+    is_available device_count current_device set_device device get_device_name get_device_properties synchronize Stream Event
+    current_stream manual_seed manual_seed_all seed initial_seed get_rng_state set_rng_state memory_allocated
+    max_memory_allocated memory_reserved memory_stats memory_summary reset_peak_memory_stats empty_cache mem_get_info
+""".split()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_module_has(name):
+    assert callable(getattr(torch.webgpu, name))
+
+
+def test_the_module_is_found():
+    assert torch.get_device_module(D) is torch.webgpu is torch.get_device_module(torch.device(D, 0))
+    assert torch.webgpu.is_available() and torch.webgpu.device_count() == 1 and torch.webgpu.current_device() == 0
+    assert isinstance(torch.webgpu.get_device_name(), str) and torch.webgpu.get_device_name()
+    properties = torch.webgpu.get_device_properties(0)
+    assert properties.total_memory > 0 and properties.name == torch.webgpu.get_device_name()
+
+
+def test_accelerator():
+    accelerator = torch.accelerator
+    assert accelerator.is_available() and accelerator.current_accelerator().type == D
+    assert accelerator.device_count() == 1 and accelerator.current_device_index() == 0
+    accelerator.set_device_index(0)
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        accelerator.set_device_index(1)
+    with accelerator.device_index(0):
+        assert accelerator.current_device_index() == 0
+    assert torch.float16 in accelerator.get_device_capability()["supported_dtypes"]
+    assert accelerator.current_stream().device.type == D
+    accelerator.set_stream(accelerator.current_stream())
+
+
+def test_synchronize_waits_for_recorded_work():
+    for wait in (
+        torch.accelerator.synchronize,
+        torch.webgpu.synchronize,
+        torch.accelerator.current_stream().synchronize,
+        torch.Stream(device=D).synchronize,
+        torch.webgpu.current_stream().query,
+    ):
+        torch.webgpu.synchronize()
+        before = webgpu_backend.stats()["submits"]
+        x = torch.ones(8, device=D)
+        x = x + 1
+        wait()
+        submits = webgpu_backend.stats()["submits"]
+        assert submits > before
+        torch.webgpu.synchronize()
+        assert webgpu_backend.stats()["submits"] == submits, "nothing was left"
+
+
+def test_memory():
+    accelerator = torch.accelerator
+    accelerator.synchronize()
+    before = accelerator.memory_allocated()
+    x = torch.ones(1 << 18, device=D)
+    assert accelerator.memory_allocated() == torch.webgpu.memory_allocated() == before + (1 << 20)
+    assert accelerator.memory_reserved() >= accelerator.memory_allocated()
+    del x
+    assert accelerator.memory_allocated() == before
+    assert accelerator.max_memory_allocated() >= before + (1 << 20)
+    accelerator.reset_peak_memory_stats()
+    assert accelerator.max_memory_allocated() == before
+    assert accelerator.memory_stats()["allocated_bytes.all.current"] == before
+    free, total = accelerator.get_memory_info()
+    assert 0 < free <= total
+    accelerator.empty_cache()
+    assert accelerator.memory_stats()["inactive_split_bytes.all.current"] == 0
+    assert "allocated_bytes" in torch.webgpu.memory_summary()
+    accelerator.reset_accumulated_memory_stats()
+    assert accelerator.memory_stats()["num_ooms"] == 0
+
+
+def test_streams_and_events():
+    stream = torch.Stream(device=D)
+    assert isinstance(stream, torch.Stream) and isinstance(stream, torch.webgpu.Stream)
+    assert stream.device == torch.device(D, 0) and stream == torch.accelerator.current_stream()
+    with stream:
+        x = torch.ones(3, device=D) + 1
+    event = stream.record_event()
+    stream.wait_event(event)
+    stream.wait_stream(torch.Stream(device=D))
+    event.synchronize()
+    assert event.query() and x.cpu().tolist() == [2.0] * 3
+    with torch.webgpu.stream(stream):
+        pass
+    x.record_stream(stream)
+
+
+def test_event_times():
+    start, end = (torch.Event(device=D, enable_timing=True) for _ in range(2))
+    assert isinstance(start, torch.Event)
+    start.record()
+    (torch.ones(1000, device=D) + 1).cpu()
+    end.record()
+    end.synchronize()
+    assert start.elapsed_time(end) > 0
+    with pytest.raises(ValueError, match="enable_timing"):
+        torch.Event(device=D).elapsed_time(end)
+    with pytest.raises(ValueError, match="recorded"):
+        torch.webgpu.Event(enable_timing=True).elapsed_time(end)
+
+
+def test_the_profiler_sees_operators():
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        torch.ones(2, device=D) + 1
+    assert any("aten::add" in event.key for event in profile.key_averages())

@@ -1,0 +1,149 @@
+"""Autograd on the device: graphs, hooks, threads, checkpoints, forward mode."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from tests.device._both import D, both
+
+
+def test_backward_through_views():
+    def run(d):
+        x = torch.randn(3, 4).to(d).requires_grad_()
+        (x[1:] * 2).relu().sum().backward()
+        return x.grad
+
+    both(run)
+
+
+def test_accumulation():
+    p = nn.Parameter(torch.ones(2, device=D))
+    for _ in range(3):
+        (p * 2).sum().backward()
+    assert p.grad.cpu().tolist() == [6.0, 6.0]
+    p.grad = None
+    (p * p).sum().backward(retain_graph=False)
+    assert p.grad.cpu().tolist() == [2.0, 2.0]
+
+
+def test_double_backward():
+    def run(d):
+        x = torch.randn(3).to(d).requires_grad_()
+        (g,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+        return torch.autograd.grad(g.sum(), x)
+
+    both(run)
+
+
+def test_hooks():
+    x = torch.ones(2, device=D, requires_grad=True)
+    x.register_hook(lambda g: g * 10)
+    y = x * 1
+    y.retain_grad()
+    y.sum().backward()
+    assert x.grad.cpu().tolist() == [10.0, 10.0] and y.grad.cpu().tolist() == [1.0, 1.0]
+    seen = []
+    layer = nn.Linear(2, 2).to(D)
+    layer.register_full_backward_hook(lambda m, gi, go: seen.append(go[0].device.type))
+    layer(torch.ones(1, 2, device=D, requires_grad=True)).sum().backward()
+    assert seen == [D]
+
+
+def test_custom_functions_run_on_autograd_s_thread():
+    threads = []
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            threads.append(threading.get_ident())
+            (x,) = ctx.saved_tensors
+            return g * 2 * x
+
+    x = torch.full((2,), 3.0, device=D, requires_grad=True)
+    Double.apply(x).sum().backward()
+    assert x.grad.cpu().tolist() == [6.0, 6.0]
+    assert len(threads) == 1
+
+
+def test_gradcheck():
+    """Numerical and analytical gradients agree, in float32 since few adapters have more."""
+    x = torch.randn(3).to(D).requires_grad_()
+    assert torch.autograd.gradcheck(lambda t: (t * t).sum(), (x,), eps=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint(reentrant):
+    def run(d):
+        x, layer = torch.randn(3, 4).to(d).requires_grad_(), nn.Linear(4, 4).to(d)
+        checkpoint(lambda z: layer(z).relu(), x, use_reentrant=reentrant).sum().backward()
+        return x.grad, layer.weight.grad
+
+    both(run)
+
+
+def test_checkpoint_keeps_the_random_state():
+    x = torch.ones(64, device=D, requires_grad=True)
+    y = checkpoint(lambda z: F.dropout(z * 2, 0.5), x, use_reentrant=False)
+    y.sum().backward()
+    assert torch.equal(x.grad.cpu() != 0, y.detach().cpu() != 0)
+
+
+def test_saved_tensors_on_the_cpu():
+    x = torch.full((3,), 2.0, device=D, requires_grad=True)
+    with torch.autograd.graph.save_on_cpu():
+        y = (x * x).sum()
+    y.backward()
+    assert x.grad.cpu().tolist() == [4.0] * 3
+
+
+def test_forward_mode():
+    value, tangent = torch.func.jvp(
+        lambda x: (x * x).sum(), (torch.ones(3, device=D),), (torch.ones(3, device=D),)
+    )
+    assert value.item() == 3.0 and tangent.item() == 6.0
+    import torch.autograd.forward_ad as fwd
+
+    with fwd.dual_level():
+        dual = fwd.make_dual(torch.ones(2, device=D), torch.full((2,), 3.0, device=D))
+        assert fwd.unpack_dual(dual.exp()).tangent.cpu().allclose(torch.full((2,), 3.0) * torch.e)
+
+
+def test_no_grad_and_inference_mode():
+    x = torch.ones(2, device=D, requires_grad=True)
+    with torch.no_grad():
+        assert not (x * 2).requires_grad
+    with torch.inference_mode():
+        y = torch.ones(2, device=D)[1:] * 2
+        assert y.is_inference() and y.item() == 2.0
+    with torch.enable_grad():
+        assert (x * 2).requires_grad
+
+
+def test_anomaly_mode_names_the_operator():
+    x = torch.zeros(2, device=D, requires_grad=True)
+    with pytest.warns(UserWarning), torch.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="returned nan"):
+        (x.sqrt() * 0).sum().backward()
+
+
+def test_grad_between_devices():
+    x = torch.ones(3, requires_grad=True)
+    (x.to(D) * 2).cpu().sum().backward()
+    assert x.grad.device.type == "cpu" and x.grad.tolist() == [2.0] * 3
+
+
+def test_gradients_reach_many_leaves_of_odd_sizes():
+    def run(d):
+        leaves = [torch.randn(n, 3).to(d).requires_grad_() for n in (1, 2, 5, 17)]
+        total = sum((x.sigmoid() * x).mean() for x in leaves)
+        return torch.autograd.grad(total, leaves)
+
+    both(run)

@@ -1,0 +1,128 @@
+"""In-place operators, out= and assignment."""
+
+import pytest
+import torch
+
+from tests.device._both import D, both
+
+
+def test_through_views():
+    def run(d):
+        t = torch.arange(24.0).view(4, 6).to(d)
+        v = t[1:3, ::2].t()
+        v.mul_(10).add_(1)
+        return t, v
+
+    t, v = both(run)
+    assert v._base is not None and v.storage_offset() == 6
+    assert v.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.add_(2),
+        lambda x: x.mul_(x),
+        lambda x: x.sub_(x.t().clone()),
+        lambda x: x.add_(x[0].clone()),
+        lambda x: x.div_(torch.tensor(2.0)),
+        lambda x: x.clamp_(0.2, 0.7),
+        lambda x: x.relu_(),
+        lambda x: x.sigmoid_(),
+        lambda x: x.pow_(2),
+        lambda x: x.neg_(),
+        lambda x: x.fill_(3),
+        lambda x: x.zero_(),
+        lambda x: x.copy_(x.t().clone()),
+        lambda x: x.addcmul_(x, x, value=0.5),
+        lambda x: x.lerp_(x * 2, 0.3),
+        lambda x: x.masked_fill_(x > 0.5, -1.0),
+        lambda x: x.t_(),
+        lambda x: x.squeeze_().unsqueeze_(0),
+        lambda x: x.transpose_(0, 1),
+        lambda x: x.tril_(),
+        lambda x: x.clip_(max=0.5),
+    ],
+)
+def test_methods(call):
+    def run(d):
+        x = torch.rand(5, 5).to(d)
+        address = x.data_ptr()
+        result = call(x)
+        assert result is x and x.data_ptr() == address
+        return x
+
+    both(run)
+
+
+def test_out_is_resized_when_empty():
+    def run(d):
+        out = torch.empty(0, device=d)
+        torch.add(torch.ones(3, device=d), 1, out=out)
+        return out
+
+    both(run)
+    with pytest.warns(UserWarning, match="resized"):
+        torch.add(torch.ones(3, device=D), 1, out=torch.empty(5, device=D))
+
+
+def test_out_may_be_strided_another_dtype_or_an_input():
+    def run(d):
+        base = torch.zeros(4, 6).to(d)
+        torch.mul(torch.full((4, 3), 3.0).to(d), 2, out=base[:, ::2])
+        half = torch.empty(3, device=d, dtype=torch.float16)
+        torch.add(torch.ones(3).to(d), 0.5, out=half)
+        own = torch.ones(3).to(d)
+        torch.add(own, own, out=own)
+        return base, half, own
+
+    both(run)
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+        torch.add(torch.ones(3, device=D), 1.5, out=torch.empty(3, dtype=torch.int32, device=D))
+
+
+def test_setitem():
+    def run(d):
+        x = torch.ones(3, 3).to(d)
+        x[:, 1] = 0.0
+        x[1] = torch.tensor([5.0, 6.0, 7.0]).to(d)
+        x[0, 0] = x[1, 2]
+        x[2, 1:] = x[1, :2]
+        x[..., -1:] += 1
+        return x
+
+    both(run)
+
+
+def test_indexing_reads_and_writes():
+    def run(d):
+        x = torch.randn(6).to(d)
+        taken = x[torch.tensor([0, 2]).to(d)], x[x > 0].sum(), x[[1, 3]]
+        y = x.clone()
+        y.index_put_((torch.tensor([0]).to(d),), torch.tensor(5.0).to(d))
+        y[y < 0] = 0
+        y[torch.tensor([1, 4]).to(d)] = torch.tensor([7.0, 8.0]).to(d)
+        return *taken, y
+
+    both(run)
+
+
+def test_versions_guard_saved_tensors():
+    x = torch.ones(3, device=D, requires_grad=True)
+    y = x.exp()
+    z = y.sum()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.backward()
+
+
+def test_a_leaf_that_requires_grad_is_protected():
+    x = torch.ones(3, device=D, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        x.add_(1)
+
+
+def test_mixed_devices_are_refused():
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.ones(2, device=D).add_(torch.ones(2))
+    assert (torch.ones(2, device=D) + torch.tensor(2.0)).cpu().tolist() == [3.0, 3.0], "0-dim CPU tensors join"

@@ -1,0 +1,183 @@
+"""nn.Module on the device: moving, copying, training and evaluating real layers."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.device._both import D, both
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def trained(make, *shapes, rtol=1e-4, atol=1e-4):
+    """Output, input gradients and parameter gradients of a module."""
+
+    def run(d):
+        module = make().to(d)
+        inputs = [torch.randn(s).to(d).requires_grad_() for s in shapes]
+        out = module(*inputs)
+        out = out[0] if isinstance(out, tuple) else out
+        (out * out).sum().backward()
+        return out, [x.grad for x in inputs], [p.grad for p in module.parameters()]
+
+    both(run, rtol, atol)
+
+
+def test_moving():
+    layer = nn.Linear(2, 2)
+    assert layer.to(D).weight.device == torch.device(D, 0)
+    assert nn.Linear(2, 2).webgpu().weight.is_webgpu
+    assert layer.half().weight.dtype == torch.float16 and layer.weight.is_webgpu
+    assert layer.bfloat16().weight.dtype == torch.bfloat16
+    assert layer.cpu().weight.device.type == "cpu"
+    norm = nn.BatchNorm1d(3).to(D)
+    assert norm.running_mean.is_webgpu and norm.num_batches_tracked.is_webgpu
+
+
+def test_deepcopy():
+    assert copy.deepcopy(torch.ones(2, device=D)).device.type == D
+    layer = nn.Linear(2, 2).to(D)
+    other = copy.deepcopy(layer)
+    assert other.weight.data_ptr() != layer.weight.data_ptr()
+    assert torch.equal(other.weight.detach().cpu(), layer.weight.detach().cpu())
+    parameter = copy.deepcopy(nn.Parameter(torch.ones(2, device=D)))
+    assert isinstance(parameter, nn.Parameter) and parameter.requires_grad
+
+
+def test_deepcopy_keeps_sharing():
+    t = torch.arange(6.0, device=D)
+    a, b = copy.deepcopy([t, t[2:]])
+    assert a.untyped_storage()._cdata == b.untyped_storage()._cdata
+    assert b.cpu().tolist() == [2, 3, 4, 5]
+
+
+def test_load_state_dict():
+    net = mlp().to(D)
+    source = mlp()
+    net.load_state_dict(source.state_dict())
+    assert torch.equal(net[0].weight.detach().cpu(), source[0].weight.detach())
+    fresh = mlp()
+    fresh.load_state_dict(net.state_dict(), assign=True)
+    assert fresh[0].weight.device.type == D
+
+
+def test_mlp_and_loss():
+    def run(d):
+        net, x, y = mlp().to(d), torch.randn(5, 6).to(d), torch.tensor([0, 2, 1, 1, 0]).to(d)
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        return loss, [p.grad for p in net.parameters()]
+
+    both(run)
+
+
+def test_convolution_net():
+    trained(lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)), (2, 3, 8, 8))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Conv1d(3, 4, 3, padding=1),
+        lambda: nn.ConvTranspose1d(3, 4, 3, stride=2),
+        lambda: nn.LayerNorm(8),
+        lambda: nn.GroupNorm(1, 3),
+        lambda: nn.BatchNorm1d(3),
+        lambda: nn.RMSNorm(8),
+        lambda: nn.InstanceNorm1d(3, affine=True),
+        lambda: nn.AvgPool1d(2),
+        lambda: nn.AdaptiveAvgPool1d(3),
+        lambda: nn.GELU(),
+        lambda: nn.Softmax(-1),
+        lambda: nn.PReLU(),
+        lambda: nn.Flatten(),
+        lambda: nn.Upsample(scale_factor=2),
+        lambda: nn.ZeroPad1d(1),
+    ],
+)
+def test_layers(make):
+    trained(make, (2, 3, 8))
+
+
+def test_batch_norm_statistics():
+    def run(d):
+        norm = nn.BatchNorm1d(3).to(d)
+        for _ in range(2):
+            norm(torch.randn(5, 3).to(d))
+        norm.eval()
+        return norm(torch.ones(2, 3, device=d)), norm.running_mean, norm.running_var, norm.num_batches_tracked
+
+    both(run)
+
+
+def test_embedding():
+    def run(d):
+        table = nn.Embedding(4, 3, padding_idx=0).to(d)
+        table(torch.tensor([1, 2, 1, 0]).to(d)).sum().backward()
+        return table.weight.grad
+
+    both(run)
+
+
+def test_attention():
+    def run(d):
+        q = torch.randn(1, 2, 4, 8).to(d).requires_grad_()
+        out = F.scaled_dot_product_attention(q, q, q, is_causal=True)
+        out.sum().backward()
+        return out, q.grad
+
+    both(run)
+
+
+def test_multihead_attention():
+    def run(d):
+        layer, x = nn.MultiheadAttention(8, 2, batch_first=True).to(d), torch.randn(2, 4, 8).to(d)
+        out, weights = layer(x, x, x)
+        out.sum().backward()
+        return out, weights, layer.in_proj_weight.grad
+
+    both(run)
+
+
+def encoder():
+    return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+
+
+def test_transformer_layer_in_training():
+    trained(encoder, (2, 4, 8))
+
+
+def test_transformer_layer_in_evaluation():
+    both(lambda d: encoder().to(d).eval()(torch.randn(2, 4, 8).to(d)))
+    with torch.no_grad():
+        both(lambda d: encoder().to(d).eval()(torch.randn(2, 4, 8).to(d)))
+
+
+def test_parametrize_and_weight_norm():
+    trained(lambda: nn.utils.parametrizations.weight_norm(nn.Linear(6, 3)), (4, 6))
+
+
+def test_searching_and_sorting():
+    def run(d):
+        x = torch.randn(6).to(d)
+        return x.sort()[0], x.topk(2)[0], x.round().unique(), (x > 0).nonzero(), x.argmax()
+
+    both(run)
+
+
+def test_fft():
+    both(lambda d: torch.fft.fft(torch.randn(8).to(d)).abs())
+
+
+@pytest.mark.fallback("aten::_linalg_solve_ex", "aten::linalg_lu_factor_ex", "aten::linalg_lu_solve")
+def test_solve():
+    both(lambda d: torch.linalg.solve(torch.eye(3).to(d) * 2, torch.ones(3).to(d)))
+
+
+def test_complex_arithmetic():
+    both(lambda d: torch.view_as_real(torch.randn(4, dtype=torch.complex64).to(d) * 1j))

@@ -1,0 +1,140 @@
+"""Views are metadata: every kind against the CPU, and none of them dispatches."""
+
+import pytest
+import torch
+
+import webgpu_backend
+from tests.device._both import D, both
+
+VIEWS = {
+    "slice": lambda x: x[1:3, ::2],
+    "select": lambda x: x[2],
+    "transpose": lambda x: x.t(),
+    "permute": lambda x: x.view(2, 2, 6).permute(2, 0, 1),
+    "expand": lambda x: x[:, :1].expand(4, 5),
+    "unsqueeze": lambda x: x.unsqueeze(1).squeeze(1),
+    "view": lambda x: x.view(3, 8),
+    "reshape": lambda x: x.reshape(2, 12),
+    "flatten": lambda x: x.flatten(),
+    "narrow": lambda x: x.narrow(1, 2, 3),
+    "diagonal": lambda x: x.diagonal(1),
+    "unfold": lambda x: x.unfold(1, 3, 2),
+    "as_strided": lambda x: x.as_strided((2, 3), (6, 2), 1),
+    "unbind": lambda x: x.unbind(1)[3],
+    "chunk": lambda x: x.chunk(3, 1)[1],
+    "split": lambda x: x.split([1, 3])[1],
+    "tensor_split": lambda x: x.tensor_split(3, 1)[2],
+    "movedim": lambda x: x.view(2, 2, 6).movedim(0, 2),
+    "unflatten": lambda x: x.unflatten(1, (2, 3)),
+    "mT": lambda x: x.mT,
+    "swapaxes": lambda x: x.swapaxes(0, 1),
+    "view_as": lambda x: x.view_as(torch.empty(6, 4)),
+    "alias": lambda x: torch.ops.aten.alias(x),
+    "ellipsis": lambda x: x[..., None, 1],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_values_and_layout(name):
+    base = torch.arange(24.0).view(4, 6)
+    mine = base.to(D)
+    before = webgpu_backend.stats()["dispatches"]
+    expected, got = VIEWS[name](base), VIEWS[name](mine)
+    assert webgpu_backend.stats()["dispatches"] == before, "a view runs no kernel"
+    assert (got.shape, got.stride(), got.storage_offset()) == (
+        expected.shape,
+        expected.stride(),
+        expected.storage_offset(),
+    )
+    assert got.untyped_storage()._cdata == mine.untyped_storage()._cdata
+    assert torch.equal(got.cpu(), expected)
+    assert torch.equal((got + 1).cpu(), expected + 1)
+
+
+@pytest.mark.parametrize("name", [n for n in VIEWS if n not in ("expand", "unfold")])  # these overlap
+def test_writing_through_a_view_reaches_the_base(name):
+    base = torch.arange(24.0).view(4, 6)
+    mine = base.clone().to(D)
+    VIEWS[name](base).mul_(10).add_(1)
+    VIEWS[name](mine).mul_(10).add_(1)
+    assert torch.equal(mine.cpu(), base)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.int16, torch.float16, torch.int64])
+def test_narrow_dtypes_keep_their_neighbours(dtype):
+    base = (torch.arange(35) % 2).to(dtype).view(5, 7)
+    mine = base.clone().to(D)
+    value = torch.ones((), dtype=dtype)
+    for x in (base, mine):
+        x[1:4, 1:6:2] = value.to(x.device)
+        x[:, 3].fill_(0)
+        x[0, 5:].copy_(torch.ones(2, dtype=dtype).to(x.device))
+    assert torch.equal(mine.cpu(), base)
+
+
+def test_view_as_another_dtype():
+    bits = torch.ones(4, device=D).view(torch.int32)
+    assert bits.cpu().tolist() == [0x3F800000] * 4
+    assert torch.arange(4, dtype=torch.int64, device=D).view(torch.int32).cpu().tolist() == [0, 0, 1, 0, 2, 0, 3, 0]
+    assert torch.ones(2, device=D).view(torch.uint8).cpu().tolist() == torch.ones(2).view(torch.uint8).tolist()
+
+
+def test_complex_views():
+    z = torch.randn(4, dtype=torch.complex64)
+    both(lambda d: torch.view_as_real(z.to(d) * 1j))
+    both(lambda d: torch.view_as_complex(torch.view_as_real(z).to(d)) + 1)
+    both(lambda d: z.to(d).real + z.to(d).imag)
+    both(lambda d: z.to(d).conj() * 2)
+    both(lambda d: torch.view_as_real(z.to(d).conj().resolve_conj()))
+
+
+def test_memory_formats():
+    x = torch.randn(2, 3, 4, 5)
+    mine = x.to(D).contiguous(memory_format=torch.channels_last)
+    assert mine.stride() == x.contiguous(memory_format=torch.channels_last).stride()
+    assert torch.equal(mine.cpu(), x)
+    assert mine.clone().is_contiguous(memory_format=torch.channels_last)
+    assert (mine + 1).is_contiguous(memory_format=torch.channels_last)
+    assert mine.contiguous().is_contiguous()
+    y = torch.empty_like(mine)
+    assert y.stride() == mine.stride()
+    copy = x.contiguous(memory_format=torch.channels_last).to(D)
+    assert copy.stride() == mine.stride() and torch.equal(copy.cpu(), x)
+    assert torch.empty(2, 3, 4, 5, device=D, memory_format=torch.channels_last).stride() == mine.stride()
+
+
+def test_expanded_tensors_are_not_written():
+    t = torch.ones(1, 3, device=D)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory"):
+        t.expand(4, 3).add_(1)
+
+
+def test_base_and_version_are_tracked():
+    t = torch.ones(3, 3, device=D)
+    v = t[0]
+    assert v._base is t
+    before = t._version
+    v.zero_()
+    assert t._version == before + 1 == v._version
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.view(5, 5),
+        lambda x: x.t().view(24),
+        lambda x: x.select(0, 9),
+        lambda x: x.expand(5, 6),
+        lambda x: x.permute(0, 0),
+        lambda x: x.unfold(0, 9, 1),
+        lambda x: x.narrow(1, 4, 4),
+        lambda x: x.as_strided((2, 2), (-1, 1)),
+    ],
+)
+def test_errors_are_torch_s(call):
+    raised = []
+    for device in ("cpu", D):
+        with pytest.raises((RuntimeError, IndexError)) as error:
+            call(torch.zeros(4, 6, device=device))
+        raised.append((type(error.value), str(error.value).split("\n")[0]))
+    assert raised[0] == raised[1]
