@@ -22,7 +22,8 @@ def register() -> None:
         register_pointwise(library, entry)
     for entry in CUSTOM.values():
         overload = overload_named(entry.overload)
-        guard = _guarded if entry.key == "PrivateUse1" else _guarded_composite
+        composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+        guard = _guarded_composite if composite or entry.key != "PrivateUse1" else _guarded
         call = _resolved(entry.call) if entry.overload in _SEE_CONJ else entry.call
         library.impl(overload, guard(overload, call), entry.key)
     rest.fallback(fallback.boxed, "PrivateUse1")
@@ -82,7 +83,9 @@ def _guarded(overload, call):
 
 
 def _guarded_composite(overload, call):
-    """Above autograd, what a kernel refuses is torch's own composite: the CPU tier would lose the gradient."""
+    """Where torch has a composite, that takes what a kernel refuses: above autograd the CPU tier would lose the
+    gradient, and below it the composite's parts are on the device.
+    """
 
     def kernel(*args, **kwargs):
         try:
