@@ -1,0 +1,72 @@
+"""Fourier transforms along one dimension: mixed-radix Stockham passes, and Bluestein's chirps for large prime factors."""
+
+import math
+from functools import lru_cache
+
+from ..dtypes import COMPLEX64, FLOAT32
+from ..program import Caps, Program
+from . import indexed
+from .render import render
+
+RADICES = (4, 2, 3, 5, 7, 11, 13)
+FIELDS = ("length", "inner", "padded", "sign:f32", "scale:f32")
+
+
+@lru_cache(maxsize=1024)
+def radices(length: int) -> tuple[int, ...] | None:
+    """Radices of the passes, or None where a prime factor is too large for a pass."""
+    found = []
+    for r in RADICES:
+        while length % r == 0:
+            found.append(r)
+            length //= r
+    return tuple(found) if length == 1 else None
+
+
+def padded_length(length: int) -> int:
+    """A power of two that holds the convolution of Bluestein's method."""
+    return 1 << (2 * length - 2).bit_length()
+
+
+@lru_cache(maxsize=None)
+def pass_kernel(radix: int, caps: Caps) -> indexed.Kernel:
+    fields = ("n", "length", "inner", "done", "sign:f32", "scale:f32")
+    reads, writes = (("a", COMPLEX64),), (("out", COMPLEX64),)
+    head, access, packer = indexed.operands(reads, writes, "e", fields, caps)
+    workgroup = indexed.WORKGROUP[caps.kind]
+    text = render(
+        "fft.wgsl", caps, head=head, kind="pass", radix=radix, butterfly=_butterfly(radix), workgroup=workgroup, **access
+    )
+    return indexed.Kernel(Program(f"fft_radix{radix}", text, "rw", packer.size), packer, 1, workgroup)
+
+
+@lru_cache(maxsize=None)
+def kernel(kind: str, caps: Caps) -> indexed.Kernel:
+    reads = {"chirp": (), "chirp_mul": (("a", COMPLEX64), ("b", COMPLEX64))}.get(kind, (("a", COMPLEX64),))
+    writes = (("out", FLOAT32 if kind == "real" else COMPLEX64),)
+    return indexed.kernel(f"fft_{kind}", "fft.wgsl", reads, writes, FIELDS, caps, names=(("kind", kind),))
+
+
+def _butterfly(radix: int) -> list[str]:
+    """y0.. = the transform of v0..; products by 1, -1, i and -i are written as what they are."""
+    if radix == 4:
+        return [
+            "let e0 = v0 + v2;", "let e1 = v0 - v2;", "let o0 = v1 + v3;", "let o1 = v1 - v3;",
+            "let r1 = vec2<f32>(o1.y, -o1.x);",
+            "let y0 = e0 + o0;", "let y1 = e1 + r1;", "let y2 = e0 - o0;", "let y3 = e1 - r1;",
+        ]  # fmt: skip
+    if radix == 2:
+        return ["let y0 = v0 + v1;", "let y1 = v0 - v1;"]
+    # An odd radix pairs element s with its mirror: sums carry the cosines, differences the sines.
+    half = radix // 2
+    lines = []
+    for s in range(1, half + 1):
+        lines += [f"let e{s} = v{s} + v{radix - s};", f"let o{s} = v{s} - v{radix - s};"]
+    lines.append("let y0 = v0" + "".join(f" + e{s}" for s in range(1, half + 1)) + ";")
+    for k in range(1, half + 1):
+        angles = [2 * math.pi * ((k * s) % radix) / radix for s in range(1, half + 1)]
+        even = "".join(f" + {math.cos(x)!r} * e{s}" for s, x in enumerate(angles, start=1))
+        odd = " + ".join(f"{math.sin(x)!r} * o{s}" for s, x in enumerate(angles, start=1))
+        lines += [f"let c{k} = v0{even};", f"let s{k} = {odd};", f"let r{k} = vec2<f32>(s{k}.y, -s{k}.x);"]
+        lines += [f"let y{k} = c{k} + r{k};", f"let y{radix - k} = c{k} - r{k};"]
+    return lines

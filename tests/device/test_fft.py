@@ -1,0 +1,71 @@
+"""Fourier transforms against the CPU: lengths of every factorisation, norms, dimensions, real and Hermitian signals."""
+
+import pytest
+import torch
+from _close import adapter_class, close, gradients  # noqa: F401
+
+LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 17, 22, 30, 37, 64, 97, 101, 169, 210, 1000, 1009, 1024, 10007]
+GENERATOR = torch.Generator().manual_seed(13)
+
+
+def near(ours, reference, bound=2e-6):
+    """Errors are measured against the largest value: each output sums all inputs."""
+    assert ours.device.type == "webgpu" and ours.shape == reference.shape and ours.dtype == reference.dtype
+    if reference.numel():
+        assert (ours.cpu() - reference).abs().max() <= bound * reference.abs().max()
+
+
+def signal(*shape, dtype=torch.complex64):
+    return torch.randn(shape, dtype=dtype, generator=GENERATOR)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_lengths(length, adapter_class):  # noqa: F811
+    x = signal(3, length, 2)
+    g = x.to("webgpu")
+    for norm in ("backward", "ortho", "forward"):
+        near(torch.fft.fft(g, dim=1, norm=norm), torch.fft.fft(x, dim=1, norm=norm))
+        near(torch.fft.ifft(g, dim=1, norm=norm), torch.fft.ifft(x, dim=1, norm=norm))
+    r = signal(2, length, dtype=torch.float32)
+    near(torch.fft.rfft(r.to("webgpu")), torch.fft.rfft(r))
+    h = signal(2, length // 2 + 1)
+    near(torch.fft.irfft(h.to("webgpu"), n=length), torch.fft.irfft(h, n=length))
+
+
+def test_dimensions():
+    x, c = signal(4, 5, 6, 7, dtype=torch.float32), signal(4, 5, 6)
+    g, d = x.to("webgpu"), c.to("webgpu")
+    near(torch.fft.fftn(g), torch.fft.fftn(x))
+    near(torch.fft.rfftn(g, dim=(1, 3)), torch.fft.rfftn(x, dim=(1, 3)))
+    near(torch.fft.irfftn(d), torch.fft.irfftn(c))
+    near(torch.fft.hfft(d), torch.fft.hfft(c))
+    near(torch.fft.ihfft(g), torch.fft.ihfft(x))
+    near(torch.fft.fft(g, n=11), torch.fft.fft(x, n=11))
+    near(torch.fft.fft(g.transpose(0, 3)[1:]), torch.fft.fft(x.transpose(0, 3)[1:]))
+    near(torch.fft.fft2(d.conj()), torch.fft.fft2(c.conj()))
+    empty = torch.fft.fft(torch.empty(0, 4, device="webgpu"))  # MKL refuses this one
+    assert empty.shape == (0, 4) and empty.dtype is torch.complex64
+    near(torch.fft.fft(g.int()), torch.fft.fft(x.int()))
+
+
+def test_gradients():
+    x = signal(3, 10, dtype=torch.float32)
+    gradients(lambda t: torch.view_as_real(torch.fft.rfft(t)).sum(-1), x)
+    gradients(lambda t: torch.fft.irfft(torch.fft.rfft(t) * 2), x)
+    gradients(lambda t: torch.fft.irfft(torch.fft.rfft(t), n=9), x)
+
+
+def test_large_and_input_untouched():
+    x = signal(1 << 18)
+    g = x.to("webgpu")
+    near(torch.fft.fft(g), torch.fft.fft(x))
+    close(g, x, 0)
+    one = torch.fft.fft(g.reshape(-1, 1))
+    one.zero_()
+    close(g, x, 0)
+
+
+def test_short_time_transform():
+    x, window = signal(2, 1000, dtype=torch.float32), torch.hann_window(64)
+    ours = torch.stft(x.to("webgpu"), 64, window=window.to("webgpu"), return_complex=True)
+    near(ours, torch.stft(x, 64, window=window, return_complex=True))
