@@ -129,3 +129,12 @@ def test_errors_are_torchs(call):
     with pytest.raises(type(expected.value)) as got:
         call(x.to("webgpu"), t.to("webgpu"))
     assert str(got.value) == str(expected.value)
+
+
+def test_a_class_that_does_not_exist():
+    x = torch.randn(4, 3).to("webgpu")
+    for wrong in (3, -1, 2**32):
+        loss = F.nll_loss(x, torch.tensor([0, 1, wrong, 2]).to("webgpu"))
+        with pytest.raises(IndexError, match="out of bounds"):
+            loss.item()
+    assert F.nll_loss(x, torch.tensor([0, 1, 1, 2]).to("webgpu")).isfinite().item()

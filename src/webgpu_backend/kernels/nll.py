@@ -19,12 +19,17 @@ class Plan(NamedTuple):
     grid: tuple[int, int, int]
 
 
-def forward(x: View, target: View, weight: View | None, out: DType, weigh: bool, ignore: int, caps: Caps) -> Plan:
-    """x is [samples, classes, places], target [samples, places]; out and the weights are contiguous."""
+def forward(
+    x: View, target: View, weight: View | None, out: DType, weigh: bool, ignore: int, site: int, caps: Caps
+) -> Plan:
+    """x is [samples, classes, places], target [samples, places]; out and the weights are contiguous.
+
+    A class that does not exist is reported as a fault at `site`.
+    """
     n, classes, places = x.sizes
     program = _forward(x.dtype.name, target.dtype.name, weight and weight.dtype.name, out.name, weigh, caps)
-    words = (n * places, classes, places, x.offset, *x.strides, target.offset, *target.strides, weight.offset if weight else 0)
-    return Plan(program, pack("<11Ii", *words, _index(ignore)), grid(n * places, WORKGROUP[caps.kind], caps))
+    words = (n * places, classes, places, x.offset, *x.strides, target.offset, *target.strides, weight.offset if weight else 0, site)
+    return Plan(program, pack("<12Ii", *words, _index(ignore)), grid(n * places, WORKGROUP[caps.kind], caps))
 
 
 def backward(
@@ -48,6 +53,14 @@ def _index(ignore: int) -> int:
     return ignore if -(1 << 31) <= ignore < 1 << 31 else -1
 
 
+def _words(target: DType, caps: Caps) -> list[str]:
+    """The low and the high word of a target, as u32."""
+    value = elements.read(target, "wanted", "ti", caps)
+    if target.name != "int64":
+        return [f"u32({value})", "0u"]
+    return [f"n64_lo({value})", f"n64_hi({value})"] if caps.i64 else [f"{value}.x", f"{value}.y"]
+
+
 def _bind(names: list[tuple[str, DType, str, bool]], caps: Caps) -> list[tuple[str, str, str]]:
     return [(n, "read_write" if w else "read", elements.array_type(d, mode, caps)) for n, d, mode, w in names]
 
@@ -64,17 +77,18 @@ def _forward(x, target, weight, out, weigh, caps) -> Program:
         "nll.wgsl",
         caps,
         backward=False,
-        fields=["n", "classes", "places", "x_o", "x_n", "x_c", "x_s", "t_o", "t_n", "t_s", "w_o"],
+        fields=["n", "classes", "places", "x_o", "x_n", "x_c", "x_s", "t_o", "t_n", "t_s", "w_o", "site"],
         bindings=bindings,
         class_of=convert(elements.read(target, "wanted", "ti", caps), carrier(target, caps), "i32"),
         weight=elements.read(ALL[weight], "weight", "(p.w_o + u32(c))", caps) if weight else "1.0",
+        words=_words(target, caps),
         picked=elements.read(x, "x", "xi", caps),
         store=elements.write(out, "out", "i", "loss", caps),
         weigh=weigh,
         workgroup=WORKGROUP[caps.kind],
     )
-    access = "".join("w" if w else "r" for *_, w in names)
-    return Program(f"nll_loss_{x.short}_{target.short}_{out.short}", text, access, 48)
+    access = "".join("w" if w else "r" for *_, w in names) + "w"
+    return Program(f"nll_loss_{x.short}_{target.short}_{out.short}", text, access, 52)
 
 
 @lru_cache(maxsize=None)

@@ -6,7 +6,8 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import nll
 from ..kernels.reduce import Spec
-from ..launch import caps, launch
+from ..launch import caps, launch, launch_guarded
+from ..runtime.faults import site
 from .reduce import LOGSUMEXP, dtype_name
 from .reduction import Reduction, normal_dims
 from .table import custom
@@ -40,6 +41,9 @@ LOG_SOFTMAX_BACKWARD = _gradient("log_softmax_backward", "acc + a", "a - exp(b) 
 
 def _rewrite(run: Reduction, inputs: tuple, dim: int, out: torch.dtype):
     x = inputs[0]
+    if not x.numel():
+        normal_dims(dim, x.dim())
+        return T.empty(x.shape, out)
     if not out.is_floating_point:
         raise Unsupported(f"webgpu: {run.spec.name} of {out}")
     compute = torch.float64 if torch.float64 in (x.dtype, out) else torch.float32
@@ -51,7 +55,7 @@ def _register(name: str, run: Reduction, backward: Reduction) -> None:
     def forward(self, dim, half_to_float):
         if half_to_float and self.dtype not in (torch.float16, torch.bfloat16):
             raise RuntimeError(f"conversion is supported for Half type only ({name})")
-        if not self.is_floating_point():
+        if not self.is_floating_point() and self.numel():
             raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{dtype_name(self.dtype)}'")
         return _rewrite(run, (self,), dim, torch.float32 if half_to_float else self.dtype)
 
@@ -139,9 +143,10 @@ def nll_loss_forward(self, target, weight, reduction, ignore_index):
     if losses.numel():
         weight = None if weight is None else weight.contiguous()
         plan = nll.forward(T.view_of(x), T.view_of(t), None if weight is None else T.view_of(weight),
-                           T.DTYPES[losses.dtype], weights is not None, ignore_index, caps())  # fmt: skip
+                           T.DTYPES[losses.dtype], weights is not None, ignore_index, site("nll_loss_forward", 1, False),
+                           caps())  # fmt: skip
         tensors = [x, t] + ([] if weight is None else [weight]) + [losses] + ([] if weights is None else [weights])
-        launch(plan.program, tuple(tensors), plan.params, plan.grid)
+        launch_guarded(plan.program, tuple(tensors), plan.params, plan.grid)
     if reduction == _NONE:
         return losses, torch.zeros((), dtype=self.dtype, device=self.device)
     if not whole:

@@ -8,6 +8,11 @@ struct P {
 @group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
 {% endfor %}
 
+{% if not backward %}
+@group(0) @binding({{ bindings | length }}) var<storage, read_write> faults: array<atomic<u32>>;
+
+{% include "faults.wgsl" %}
+{% endif %}
 {% if backward %}
 fn gradient(i: u32) -> f32 {
     let k = min(i, p.n - 1u);
@@ -48,11 +53,10 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     var w = 0.0;
     var loss = 0.0;
     if (c != p.ignore) {
-        // A class that does not exist cannot raise from here: its loss is NaN.
-        loss = f32_nan();
-        if (c >= 0 && c < i32(p.classes)) {
+        let own = checked({{ words[0] }}, {{ words[1] }}, p.classes, p.site);
+        if (!bad) {
             w = {{ weight }};
-            let xi = p.x_o + sample * p.x_n + u32(c) * p.x_c + place * p.x_s;
+            let xi = p.x_o + sample * p.x_n + own * p.x_c + place * p.x_s;
             loss = -w * {{ picked }};
         }
     }

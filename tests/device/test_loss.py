@@ -1,0 +1,42 @@
+"""Losses of two tensors against the CPU, forward and backward."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import webgpu_backend
+from device.test_softmax import check
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_losses(reduction):
+    torch.manual_seed(0)
+    for shape in [(), (7,), (5, 33), (3, 40000)]:
+        a, b = torch.randn(shape) * 2, torch.randn(shape)
+        rest = {"reduction": reduction}
+        check(lambda a, b: F.mse_loss(a, b, **rest), a, b)
+        check(lambda a, b: F.smooth_l1_loss(a, b, beta=0.7, **rest), a, b)
+        check(lambda a, b: F.huber_loss(a, b, delta=1.3, **rest), a, b)
+        check(lambda a, b: F.l1_loss(a, b, **rest), a, b)
+        signs = b.sign()
+        check(lambda a: F.soft_margin_loss(a, signs.to(a.device), **rest), a)
+        chance, label = torch.rand(shape), (b > 0).float()
+        check(lambda a: F.binary_cross_entropy(a, label.to(a.device), **rest), chance, rtol=1e-3)
+        check(lambda a: F.binary_cross_entropy(a, label.to(a.device), chance.to(a.device), **rest), chance, rtol=1e-3)
+        check(lambda a: F.binary_cross_entropy_with_logits(a, label.to(a.device), **rest), a)
+        check(lambda a: F.kl_div(a, chance.to(a.device), **rest), a)
+
+
+def test_broadcast_and_halves():
+    torch.manual_seed(0)
+    check(lambda a, b: torch.ops.aten.mse_loss(a, b), torch.randn(4, 5), torch.randn(5))
+    for f in (F.mse_loss, F.smooth_l1_loss, F.huber_loss):
+        check(f, torch.randn(4, 50).half(), torch.randn(4, 50).half(), rtol=2e-2, atol=2e-3)
+
+
+def test_mean_is_one_dispatch():
+    a, b = torch.randn(64, 10).to("webgpu"), torch.randn(64, 10).to("webgpu")
+    F.mse_loss(a, b)
+    before = webgpu_backend.stats()["dispatches"]
+    F.mse_loss(a, b)
+    assert webgpu_backend.stats()["dispatches"] - before == 1
