@@ -7,7 +7,6 @@ of torch that this rests on is in this file or in `frontend/device.py`.
 
 import ctypes
 import struct
-import threading
 
 import torch
 
@@ -37,44 +36,23 @@ _capsule_new = ctypes.PyDLL(None).PyCapsule_New
 _capsule_new.restype = ctypes.py_object
 _CAPSULE_NAME = ctypes.c_char_p(b"dltensor")
 _NULL = ctypes.c_void_p(None)
-_HEAD = struct.Struct("<iBBH")
 _U64 = struct.Struct("<Q")
-_MAX_DIMS = 64
-_SHAPE_AT = 64
-_STRIDES_AT = _SHAPE_AT + 8 * _MAX_DIMS
 _reinterpret = torch._C._dynamo.guards._reinterpret_tensor
 _cpu_as_strided = torch.ops.aten.as_strided.default._op_dk
 _CPU = torch._C.DispatchKey.CPU
 _inference = torch.is_inference_mode_enabled
 
 
-class _Capsules(threading.local):
-    """A DLManagedTensor per thread, rewritten for each tensor.
-
-    It is never freed: torch reads its (null) deleter when a storage dies, long after the thread may have gone.
-    """
-
-    keep: list = []
-
-    def __init__(self):
-        self.memory = bytearray(_STRIDES_AT + 8 * _MAX_DIMS)
-        c = (ctypes.c_char * len(self.memory)).from_buffer(self.memory)
-        self.keep.append(c)
-        base = ctypes.addressof(c)
-        self.pointer = ctypes.c_void_p(base)
-        # data, device (12 = kDLExtDev, 0), ndim/code/bits/lanes, shape*, strides*, byte_offset, context, deleter
-        struct.pack_into(
-            "<QiiiBBHQQQQQ", self.memory, 0, 0, 12, 0, 0, 0, 0, 1, base + _SHAPE_AT, base + _STRIDES_AT, 0, 0, 0
-        )
-
-
-_capsules = _Capsules()
+_spare: dict[int, list[tuple[bytearray, ctypes.c_void_p]]] = {}
 
 
 class Meta:
-    """What a tensor to be made looks like, packed for DLPack once and reused by every call of a plan."""
+    """What a tensor to be made looks like, packed as a DLManagedTensor once and reused by every call of a plan.
 
-    __slots__ = ("sizes", "strides", "dtype", "nbytes", "block_size", "head", "shape_bytes", "stride_bytes", "end")
+    That memory is recycled but never freed: torch reads its (null) deleter when a storage dies, at any later time.
+    """
+
+    __slots__ = ("sizes", "strides", "dtype", "nbytes", "block_size", "memory", "pointer")
 
     def __init__(self, sizes, strides, dtype: torch.dtype):
         if dtype not in _DL_CODES:
@@ -93,14 +71,34 @@ class Meta:
         elements = 0 if 0 in self.sizes else 1 + sum((s - 1) * st for s, st in zip(sizes, strides))
         self.nbytes = elements * bits // 8
         self.block_size = size_class(self.nbytes)
-        self.head = _HEAD.pack(n, code, bits, 1)
-        self.shape_bytes = struct.pack(f"<{n}q", *sizes)
-        self.stride_bytes = struct.pack(f"<{n}q", *strides)
-        self.end = 8 * n
+        self.memory, self.pointer = self._slot(n)
+        base = self.pointer.value
+        # data, device (12 = kDLExtDev, 0), ndim/code/bits/lanes, shape*, strides*, byte_offset, context, deleter
+        struct.pack_into(
+            f"<QiiiBBHQQQQQ{2 * n}q", self.memory, 0, 0, 12, 0, n, code, bits, 1, base + 64, base + 64 + 8 * n, 0, 0, 0,
+            *self.sizes, *self.strides,
+        )  # fmt: skip
+
+    @staticmethod
+    def _slot(n: int) -> tuple[bytearray, ctypes.c_void_p]:
+        try:
+            return _spare[n].pop()
+        except (KeyError, IndexError):
+            memory = bytearray(64 + 16 * n)
+            c = (ctypes.c_char * len(memory)).from_buffer(memory)
+            _pinned.append(c)
+            return memory, ctypes.c_void_p(ctypes.addressof(c))
+
+    def __del__(self, spare=_spare):  # bound early: globals are gone when the interpreter ends
+        if hasattr(self, "memory"):
+            spare.setdefault(len(self.sizes), []).append((self.memory, self.pointer))
 
 
-def new(meta: Meta) -> torch.Tensor:
-    """An uninitialised tensor on the device."""
+_pinned: list = []
+
+
+def make(meta: Meta) -> tuple[torch.Tensor, Block]:
+    """An uninitialised tensor on the device, and its block."""
     try:
         pool = _pool
     except NameError:
@@ -109,16 +107,20 @@ def new(meta: Meta) -> torch.Tensor:
         lease = pool.take(meta.nbytes, meta.block_size)
     except OutOfMemory as error:
         raise out_of_memory(meta.nbytes, error) from None
-    c = _capsules
-    memory = c.memory
-    _U64.pack_into(memory, 0, lease.slot << _SLOT_BITS)
-    memory[16:24] = meta.head
-    end = meta.end
-    memory[_SHAPE_AT : _SHAPE_AT + end] = meta.shape_bytes
-    memory[_STRIDES_AT : _STRIDES_AT + end] = meta.stride_bytes
-    tensor = _from_dlpack(_capsule_new(c.pointer, _CAPSULE_NAME, _NULL))
-    tensor.untyped_storage()._lease = lease
-    return tensor
+    handle = lease.slot << _SLOT_BITS
+    while True:
+        _U64.pack_into(meta.memory, 0, handle)
+        tensor = _from_dlpack(_capsule_new(meta.pointer, _CAPSULE_NAME, _NULL))
+        storage = tensor.untyped_storage()
+        # Another thread may have packed its handle in between; such a tensor owns nothing and is dropped.
+        if storage.data_ptr() == handle:
+            storage._lease = lease
+            return tensor, lease.block
+
+
+def new(meta: Meta) -> torch.Tensor:
+    """An uninitialised tensor on the device."""
+    return make(meta)[0]
 
 
 def _connect():

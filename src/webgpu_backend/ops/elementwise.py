@@ -71,10 +71,9 @@ class Elementwise:
         call = self.plans.get(key)
         if call is None:
             call = self._plan(key, (a,))
-        out = T.new(call.metas[0])
+        out, block = T.make(call.metas[0])
         if not call.empty:
-            blocks = T._blocks
-            bound = (blocks[a.data_ptr() >> 40], blocks[out.data_ptr() >> 40])
+            bound = (T._blocks[a.data_ptr() >> 40], block)
             try:
                 _record(call.program, bound, call.params, call.grid)
             except BindingTooLarge:
@@ -89,10 +88,9 @@ class Elementwise:
             call = self.plans.get(key)
             if call is None:
                 call = self._plan(key, (a, b))
-            out = T.new(call.metas[0])
+            out, block = T.make(call.metas[0])
             if not call.empty:
-                blocks = T._blocks
-                bound = (blocks[a.data_ptr() >> 40], blocks[out.data_ptr() >> 40])
+                bound = (T._blocks[a.data_ptr() >> 40], block)
                 try:
                     _record(call.program, bound, call.params + call.packers[0](b), call.grid)
                 except BindingTooLarge:
@@ -107,10 +105,10 @@ class Elementwise:
         call = self.plans.get(key)
         if call is None:
             call = self._plan(key, (a, b))
-        out = T.new(call.metas[0])
+        out, block = T.make(call.metas[0])
         if not call.empty:
             blocks = T._blocks
-            bound = (blocks[a.data_ptr() >> 40], blocks[b.data_ptr() >> 40], blocks[out.data_ptr() >> 40])
+            bound = (blocks[a.data_ptr() >> 40], blocks[b.data_ptr() >> 40], block)
             try:
                 _record(call.program, bound, call.params, call.grid)
             except BindingTooLarge:

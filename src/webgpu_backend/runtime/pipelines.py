@@ -21,11 +21,12 @@ class Layout:
 
 
 class Pipeline:
-    __slots__ = ("handle", "layout", "immediate", "name", "program")
+    __slots__ = ("handle", "layout", "groups", "immediate", "name", "program")
 
     def __init__(self, handle, layout: Layout, immediate: bool, program: Program):
         self.handle = handle
         self.layout = layout
+        self.groups = layout.groups
         self.immediate = immediate  # parameters as immediates; else in the uniform ring
         self.program = program
         self.name = program.name

@@ -42,10 +42,10 @@ class Queue:
         self.pass_ = None
         self.bound: Pipeline | None = None
         self.bound_params: bytes | None = None
-        self.used: set[tuple] = set()
+        self.used: list[tuple] = []  # the buffers of each command in the open batch
         self.count = 0
         self.limit = FIRST_BATCH
-        self.dispatches = 0
+        self._submitted = 0
         self.submits = 0
         self.bind_groups_created = 0
         self.bytes_uploaded = 0
@@ -75,13 +75,11 @@ class Queue:
     def record(self, program: Program, buffers: tuple, params: bytes, grid: tuple[int, int, int]) -> None:
         """Encodes one dispatch into the open batch. The caller has proved sizes, aliasing and limits."""
         with self.lock:
-            pipeline = self.compiled.get(program)
-            if pipeline is None:
-                pipeline = self.compiled[program] = self.pipelines.compile(program)
-            groups = pipeline.layout.groups
-            group = groups.get(buffers)
-            if group is None:
-                group = self._bind(pipeline, buffers)
+            try:
+                pipeline = self.compiled[program]
+                group = pipeline.groups[buffers]
+            except KeyError:
+                pipeline, group = self._prepare(program, buffers)
             encoder = self.pass_
             if encoder is None:
                 encoder = self._begin()
@@ -90,21 +88,34 @@ class Queue:
                 self.bound = pipeline
                 self.bound_params = None
             _set_bind_group(encoder, 0, group, 0, NULL)
-            if params != self.bound_params:
+            if params is not self.bound_params:
                 if pipeline.immediate:
                     if params:
                         _set_immediates(encoder, 0, params, len(params))
                 else:
                     self._set_uniform(encoder, params)
                 self.bound_params = params
-            _dispatch(encoder, *grid)
-            self.used.add(buffers)
+            x, y, z = grid
+            _dispatch(encoder, x, y, z)
+            self.used.append(buffers)
             if self.recording is not None:
                 self.recording.append(Dispatch(program, buffers, params, grid))
-            self.dispatches += 1
-            self.count += 1
-            if self.count >= self.limit:
+            self.count = count = self.count + 1
+            if count >= self.limit:
                 self.flush()
+
+    def _prepare(self, program: Program, buffers: tuple):
+        """What record looks up: compiles and binds what is new."""
+        pipeline = self.compiled.get(program)
+        if pipeline is None:
+            pipeline = self.compiled[program] = self.pipelines.compile(program)
+        group = pipeline.groups.get(buffers)
+        return pipeline, self._bind(pipeline, buffers) if group is None else group
+
+    @property
+    def dispatches(self) -> int:
+        """Dispatches recorded since the start."""
+        return self._submitted + self.count
 
     def _begin(self):
         if self.dead:
@@ -164,7 +175,7 @@ class Queue:
                 )
         if self._bind_groups_live >= MAX_BIND_GROUPS:
             self._drop_groups(lambda key: True)
-        group = pipeline.layout.groups[buffers] = self._create_group(pipeline.layout.handle, buffers)
+        group = pipeline.groups[buffers] = self._create_group(pipeline.layout.handle, buffers)
         self._bind_groups_live += 1
         self.bind_groups_created += 1
         return group
@@ -206,6 +217,7 @@ class Queue:
             self._end_pass()
             encoder, self.encoder = self.encoder, None
             batch, self.count = self.count, 0
+            self._submitted += batch
             self.used.clear()
             self._arena_used = 0
             self.limit = min(self.limit * 2, LARGEST_BATCH)
@@ -285,14 +297,12 @@ class Queue:
             lib.wgpuCommandEncoderCopyBufferToBuffer(
                 encoder, source.handle, source_offset, target.handle, target_offset, nbytes
             )
-            self.used.add((source, target))
-            self.count += 1
+            self.used.append((source, target))
 
     def clear(self, block: Block, offset: int, nbytes: int) -> None:
         with self.lock:
             lib.wgpuCommandEncoderClearBuffer(self._open_encoder(), block.handle, offset, nbytes)
-            self.used.add((block,))
-            self.count += 1
+            self.used.append((block,))
 
     def read(self, block: Block, offset: int, pointer, nbytes: int) -> None:
         """A block to host memory, after everything recorded so far. Offset is a multiple of four."""
