@@ -5,26 +5,22 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-os.environ["WEBGPU_FALLBACK"] = "error"  # read at import of the package, so before torch loads it
+os.environ["WEBGPU_FALLBACK"] = "error"  # read when the package is imported, which importing torch may do
 if find_spec("webgpu_backend") is None:
     sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 import pytest  # noqa: E402
 
+import webgpu_backend  # noqa: E402
+from webgpu_backend.frontend import fallback  # noqa: E402
+
 
 @pytest.fixture(autouse=True)
 def no_fallback(request):
     """Fails on any CPU fallback, but for the operators that `@pytest.mark.fallback` names."""
-    if "webgpu_backend" not in sys.modules and "torch" not in sys.modules:
-        yield
-        return
-    import webgpu_backend
-    from webgpu_backend.frontend import fallback
-
     allowed = [name for mark in request.node.iter_markers("fallback") for name in mark.args]
     webgpu_backend.reset_fallbacks()
     with fallback.allow(*allowed):
         yield
-    used = webgpu_backend.fallbacks()
-    unexpected = {name: n for name, n in used.items() if not fallback.named(name, allowed)}
+    unexpected = {name: n for name, n in webgpu_backend.fallbacks().items() if not fallback.named(name, allowed)}
     assert not unexpected, f"operators that ran on the CPU: {unexpected}"

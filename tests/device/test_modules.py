@@ -144,18 +144,38 @@ def test_multihead_attention():
     both(run)
 
 
-def encoder():
-    return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+def encoder(**options):
+    return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, **options)
 
 
 def test_transformer_layer_in_training():
     trained(encoder, (2, 4, 8))
 
 
+@torch.no_grad()
 def test_transformer_layer_in_evaluation():
-    both(lambda d: encoder().to(d).eval()(torch.randn(2, 4, 8).to(d)))
-    with torch.no_grad():
-        both(lambda d: encoder().to(d).eval()(torch.randn(2, 4, 8).to(d)))
+    """torch takes its one-operator path here."""
+    hidden = torch.tensor([[False] * 4, [False, False, True, True]])
+    causal = nn.Transformer.generate_square_subsequent_mask(4)
+    for options in ({}, {"norm_first": True, "activation": "gelu"}):
+        both(lambda d, o=options: encoder(**o).to(d).eval()(torch.randn(2, 4, 8).to(d)))
+    both(lambda d: encoder().to(d).eval()(torch.randn(2, 4, 8).to(d), src_mask=causal.to(d)))
+    for options in ({"src_key_padding_mask": hidden}, {"src_mask": causal, "src_key_padding_mask": hidden}):
+        def run(d, options=options):
+            masks = {k: v.to(d) for k, v in options.items()}
+            return encoder().to(d).eval()(torch.randn(2, 4, 8).to(d), **masks)
+
+        both(run)
+
+
+@torch.no_grad()
+def test_multihead_attention_in_evaluation():
+    for average in (True, False):
+        def run(d, average=average):
+            layer, x = nn.MultiheadAttention(8, 2, batch_first=True).to(d).eval(), torch.randn(2, 4, 8).to(d)
+            return layer(x, x, x, average_attn_weights=average), layer(x, x, x, need_weights=False)[0]
+
+        both(run)
 
 
 def test_parametrize_and_weight_norm():

@@ -45,6 +45,12 @@ def empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory
     return T.empty(size, _dtype(dtype), stride)
 
 
+@custom("_efficientzerotensor")
+def efficient_zero_tensor(size, dtype=None, layout=None, device=None, pin_memory=None):
+    """torch's stand-in for a gradient of zeros has no memory; forward-mode differentiation takes real zeros as well."""
+    return T.empty(size, _dtype(dtype)).zero_()
+
+
 custom("as_strided")(T.as_strided)
 
 
