@@ -46,7 +46,8 @@ def reset_fallbacks() -> None:
 
 @contextmanager
 def allow(*names: str):
-    """Lets the named operators (`aten::x`, any overload) use the CPU where WEBGPU_FALLBACK=error forbids it."""
+    """Lets the named operators (`aten::x`, any overload; `*` for all) use the CPU where WEBGPU_FALLBACK=error forbids
+    it."""
     global _permitted
     before = _permitted
     _permitted = before | set(names)
@@ -58,7 +59,7 @@ def allow(*names: str):
 
 def named(name: str, among: Iterable[str]) -> bool:
     """Whether a list names an operator, with or without its overload."""
-    return name in among or name.partition(".")[0] in among
+    return "*" in among or name in among or name.partition(".")[0] in among
 
 
 def _forbidden(op) -> bool:
