@@ -70,6 +70,8 @@ def along(self: torch.Tensor, dim: int, index: torch.Tensor, op: str):
 def gather(self, dim, index, *, sparse_grad=False):
     def layout():
         shape = torch.ops.aten.gather(like(self), dim, like(index)).shape
+        if not index.numel():
+            return shape, (), []
         strides, one = along(self, dim, index, "gather")
         return shape, strides, [one]
 

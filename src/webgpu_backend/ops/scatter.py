@@ -246,7 +246,7 @@ def _identity(reduce: str, dtype: torch.dtype):
 # -- a vector of indices along one dimension
 
 
-def _rows(self, dim, index, value, how, op, wraps=False):
+def rows_into(self, dim, index, value, how, op, wraps=False):
     """self[.., index, ..] (how)= value."""
     if not index.numel() or not self.numel():
         return self
@@ -315,21 +315,21 @@ def index_add_(self, dim, index, source, *, alpha=1):
     target, dim, source = _row_operands(self, dim, index, source, "index_add")
     if alpha != 1:
         source = source & bool(alpha) if source.dtype is torch.bool else source * alpha
-    _rows(target, dim, index, source, "sum", "index_add")
+    rows_into(target, dim, index, source, "sum", "index_add")
     return self
 
 
 @both("index_copy")
 def index_copy_(self, dim, index, source):
     target, dim, source = _row_operands(self, dim, index, source, "index_copy")
-    _rows(target, dim, index, source, "set", "index_copy")
+    rows_into(target, dim, index, source, "set", "index_copy")
     return self
 
 
 @both("index_fill", ".int_Scalar")
 def index_fill_(self, dim, index, value):
     target, dim, _ = _row_operands(self, dim, index, None, "index_fill")
-    _rows(target, dim, index, value, "set", "index_fill", wraps=True)
+    rows_into(target, dim, index, value, "set", "index_fill", wraps=True)
     return self
 
 
@@ -343,7 +343,7 @@ def index_fill_tensor_(self, dim, index, value):
         return index_fill_(self, dim, index, value.item())
     target, dim, _ = _row_operands(self, dim, index, None, "index_fill")
     shape = [index.numel() if d == dim else s for d, s in enumerate(target.shape)]
-    _rows(target, dim, index, value.to(self.dtype).expand(shape), "set", "index_fill", wraps=True)
+    rows_into(target, dim, index, value.to(self.dtype).expand(shape), "set", "index_fill", wraps=True)
     return self
 
 
@@ -354,7 +354,7 @@ def index_reduce_(self, dim, index, source, reduce, *, include_self=True):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     if index.numel():
         _reduce(target, source, reduce, include_self,
-                lambda into, value, how: _rows(into, dim, index, value, how, "index_reduce"))  # fmt: skip
+                lambda into, value, how: rows_into(into, dim, index, value, how, "index_reduce"))  # fmt: skip
     return self
 
 
@@ -484,9 +484,9 @@ def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, sca
     if scale_grad_by_freq and rows.numel():
         counts = fill(T.empty((num_weights,), torch.float32), 0)
         ones = fill(T.empty((1,), torch.float32), 1).expand(rows.numel())
-        _rows(counts, 0, rows, ones, "sum", "embedding_backward")
+        rows_into(counts, 0, rows, ones, "sum", "embedding_backward")
         grad = grad / counts.index_select(0, rows).unsqueeze(1)
-    _rows(out, 0, rows, grad, "sum", "embedding_backward")
+    rows_into(out, 0, rows, grad, "sum", "embedding_backward")
     if 0 <= padding_idx < num_weights:
         fill(out[padding_idx], 0)
     return out if out.dtype == dtype else out.to(dtype)

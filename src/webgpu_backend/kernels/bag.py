@@ -1,0 +1,53 @@
+"""Rows summed (or their maximum taken) by bag: a thread per bag and column walks the bag's indices in order."""
+
+from functools import lru_cache
+from struct import pack
+
+from ..dtypes import DType, carrier
+from ..program import Caps, Program
+from . import elements
+from .index import Plan
+from .layout import grid
+from .pointwise import WORKGROUP
+from .render import render
+
+WINDOW = 32768  # indices per dispatch: a software driver stops silently after 65,535 loop trips
+_FIELDS = (
+    "n", "width", "bags", "count", "w_o", "w_s0", "w_s1", "i_o", "i_s", "off_o", "psw_o", "psw_s", "padding", "limit",
+    "site", "begin", "end",
+)  # fmt: skip
+
+
+@lru_cache(maxsize=None)
+def _program(weight: DType, index_size: int, largest: bool, weighted: bool, caps: Caps) -> Program:
+    own = carrier(weight, caps)
+    accumulate = "f64" if own == "f64" else "f32"
+    text = render(
+        "bag.wgsl",
+        caps,
+        fields=_FIELDS,
+        weight=elements.array_type(weight, "e", caps),
+        index="array<vec2<u32>>" if index_size == 8 else "array<u32>",
+        wide=index_size == 8,
+        read_weight=elements.read(weight, "b_w", "at", caps),
+        read_sample=elements.read(weight, "b_psw", "ps", caps),
+        type=accumulate,
+        largest=largest,
+        weighted=weighted,
+        workgroup=WORKGROUP[caps.kind],
+    )
+    name = f"embedding_bag_{'max' if largest else 'sum'}_{weight.short}{'w' if weighted else ''}"
+    return Program(name, text, "rrr" + "r" * weighted + "www" + "w" * largest, 4 * len(_FIELDS))
+
+
+def plans(weight: DType, index_size: int, largest: bool, weighted: bool, numbers: dict[str, int], caps: Caps) -> list[Plan]:
+    """Binds weight, indices, offsets, per-sample weights (where weighted), output, sizes, maxima (where largest) and
+    the faults. `numbers` has every parameter but the window.
+    """
+    program = _program(weight, index_size, largest, weighted, caps)
+    result = []
+    for begin in range(0, max(numbers["count"], 1), WINDOW):
+        values = numbers | {"begin": begin, "end": min(begin + WINDOW, numbers["count"])}
+        words = pack(f"<{len(_FIELDS)}I", *(values[f] & 0xFFFFFFFF for f in _FIELDS))
+        result.append(Plan(program, words, grid(numbers["n"], WORKGROUP[caps.kind], caps)))
+    return result
