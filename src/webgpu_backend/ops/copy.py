@@ -67,19 +67,28 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+def _unmarked(tensor: torch.Tensor) -> torch.Tensor:
+    """As _plain, by turning the bits back: a reinterpreted tensor still says it is conjugate."""
+    tensor = tensor.conj() if tensor.is_conj() else tensor
+    return torch._neg_view(tensor) if tensor.is_neg() else tensor
+
+
 def _exotic_copy(source: torch.Tensor, target: torch.Tensor) -> None:
     """Dtypes that no shader knows (complex128, float8): same-dtype copies move bits, the rest goes by the host."""
     if source.dtype == target.dtype and source.element_size() in _RAW and not source.is_conj():
         raw = _RAW[source.element_size()]
         device_copy(source.view(raw), target.view(raw))
         return
-    if source.dtype == target.dtype == torch.complex128 and not source.is_conj() and not target.is_conj():
-        parts = (torch.view_as_real(source).view(torch.int64), torch.view_as_real(target).view(torch.int64))
-        device_copy(*parts)
+    conj, neg = source.is_conj() != target.is_conj(), source.is_neg() != target.is_neg()
+    source, target = _unmarked(source), _unmarked(target)
+    if source.dtype == target.dtype == torch.complex128 and not conj and not neg:
+        device_copy(torch.view_as_real(source).view(torch.int64), torch.view_as_real(target).view(torch.int64))
         return
     host = torch.empty(source.shape, dtype=source.dtype)
     to_host(source, host)
-    from_host(host.to(target.dtype), target)
+    host = host.to(target.dtype)
+    host = host.conj().resolve_conj() if conj else host
+    from_host(-host if neg else host, target)
 
 
 def to_host(source: torch.Tensor, target: torch.Tensor) -> None:

@@ -491,3 +491,42 @@ def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, sca
         fill(out[padding_idx], 0)
     return out if out.dtype == dtype else out.to(dtype)
 
+
+
+# -- counting
+
+
+@custom("bincount")
+def bincount(self, weights=None, minlength=0):
+    if self.dim() != 1 or self.dtype.is_floating_point or self.dtype.is_complex:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if weights is not None and weights.shape != self.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    dtype = torch.int64
+    if weights is not None:
+        dtype = torch.float32 if weights.dtype is torch.float32 else torch.float64
+    if not self.numel():
+        return fill(T.empty((minlength,), torch.int64), 0)
+    least, most = torch.stack(torch.aminmax(self)).to(torch.int64).tolist()
+    if least < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    out = fill(T.empty((max(most + 1, minlength),), dtype), 0)
+    ones = fill(T.empty((1,), dtype), 1).expand(self.numel()) if weights is None else weights.to(dtype)
+    index = self if self.dtype in _INDEX_SIZE else self.to(torch.int64)
+    return rows_into(out, 0, index, ones, "sum", "bincount")
+
+
+@custom("equal")
+def equal(self, other):
+    if self.device != other.device:
+        raise RuntimeError(f"Cannot compare two tensors on different devices. Got: {self.device} and {other.device}")
+    if self.dtype != other.dtype:
+        raise RuntimeError(
+            f"Expected all tensors to have the same dtype, but found {_scalar_name(self.dtype)} and "
+            f"{_scalar_name(other.dtype)}"
+        )
+    if self.shape != other.shape:
+        return False
+    return not self.numel() or bool(torch.eq(self, other).all().item())
