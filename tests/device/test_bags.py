@@ -1,0 +1,101 @@
+"""embedding_bag, embedding_renorm_, repeat_interleave, bincount, equal."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from _compare import same, same_gradient, values
+
+DEVICE = "webgpu"
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.default_generator.manual_seed(0)
+
+
+INDICES = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9])
+OFFSETS = torch.tensor([0, 3, 3, 5])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_embedding_bag(mode, dtype):
+    w = values((10, 5), dtype, 1)
+    last = torch.tensor([0, 3, 3, 5, 8])
+    same(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode), w, INDICES, OFFSETS, close=True)
+    same(lambda w, i, o: F.embedding_bag(i.int(), w, o.int(), mode=mode), w, INDICES, OFFSETS, close=True)
+    same(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, include_last_offset=True), w, INDICES, last, close=True)
+    same(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, padding_idx=4), w, INDICES, OFFSETS, close=True)
+    same(lambda w, i: F.embedding_bag(i.view(2, 4), w.t().contiguous().t(), mode=mode), w, INDICES, close=True)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bag_gradients(mode):
+    w = values((10, 5), torch.float32, 1)
+    for padding in (None, 4):
+        same_gradient(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, padding_idx=padding), w, INDICES, OFFSETS)
+    if mode != "max":
+        # Against the definition: the CPU's kernel mixes up the counts of repeated indices.
+        plain, scaled = [
+            torch.autograd.grad(F.embedding_bag(INDICES.to(v.device), v, OFFSETS.to(v.device), mode=mode, scale_grad_by_freq=f).sum(), v)[0]
+            for v, f in ((w.clone().requires_grad_(), False), (w.to(DEVICE).requires_grad_(), True))
+        ]  # fmt: skip
+        counts = INDICES.bincount(minlength=10).clamp(min=1).unsqueeze(1)
+        torch.testing.assert_close(scaled.cpu(), plain / counts)
+    if mode == "sum":
+        weights = torch.rand(8)
+        for padding in (None, 4):
+            same_gradient(
+                lambda w, p, i, o: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=p, padding_idx=padding),
+                w, weights, INDICES, OFFSETS,
+            )  # fmt: skip
+
+
+def test_a_bag_longer_than_a_software_driver_loops():
+    i = torch.randint(0, 10, (70_000,))
+    w = torch.rand(10, 2)
+    for mode in ("sum", "max", "mean"):
+        same(lambda w, i: F.embedding_bag(i, w, torch.tensor([0, 5], device=i.device), mode=mode) / 1e4, w, i, close=True)
+
+
+def test_bad_index_in_a_bag():
+    w = torch.zeros(10, 5).to(DEVICE)
+    out = F.embedding_bag(torch.tensor([1, 10]).to(DEVICE), w, torch.tensor([0]).to(DEVICE))
+    with pytest.raises(IndexError, match="index 10 is out of bounds for dimension 0 with size 10"):
+        out.cpu()
+
+
+def test_renorm():
+    w = values((10, 5), torch.float32, 3)
+    same(lambda w, i: F.embedding(i, w, max_norm=1.0), w, torch.tensor([1, 4, 4, 2]), close=True)
+    same(lambda w, i: (F.embedding(i, w, max_norm=1.0, norm_type=1.0), w)[1], w, torch.tensor([[1, 4, 4, 2]]), close=True)
+
+
+def test_repeat_interleave():
+    for dtype in (torch.int64, torch.int32):
+        for repeats in ([1, 0, 3, 2, 0], [0, 0], [5], [], [0, 4, 0]):
+            same(lambda r: torch.repeat_interleave(r), torch.tensor(repeats, dtype=dtype))
+    x = torch.randn(3, 4)
+    same(lambda x, r: x.repeat_interleave(r, 0), x, torch.tensor([2, 0, 3]))
+    same(lambda x: x.repeat_interleave(3, 1), x)
+    same_gradient(lambda x, r: x.repeat_interleave(r, 0), x, torch.tensor([2, 0, 3]))
+    with pytest.raises(RuntimeError, match="repeats can not be negative"):
+        torch.repeat_interleave(torch.tensor([2, -1]).to(DEVICE))
+
+
+def test_bincount():
+    for dtype in (torch.int64, torch.int32, torch.uint8):
+        x = torch.randint(0, 9, (100,)).to(dtype)
+        same(lambda x: x.bincount(), x)
+        same(lambda x: x.bincount(minlength=20), x)
+        same(lambda x, w: x.bincount(w), x, torch.rand(100), close=True)
+    same(lambda x: x.bincount(minlength=3), torch.zeros(0, dtype=torch.int64))
+    with pytest.raises(RuntimeError, match="non-negative"):
+        torch.tensor([-1, 2]).to(DEVICE).bincount()
+
+
+def test_equal():
+    x = torch.randn(3, 4).to(DEVICE)
+    assert torch.equal(x, x.clone()) and not torch.equal(x, x + 1) and not torch.equal(x, x[:2])
+    assert torch.equal(x[:0], x[:0].clone())
+    assert not torch.equal(*[torch.tensor([float("nan")]).to(DEVICE)] * 2)
