@@ -91,3 +91,18 @@ def test_errors(call, words):
     for x in (X, X.to("webgpu")):
         with pytest.raises(RuntimeError, match=words):
             call(x)
+
+
+def test_scattered_gradients():
+    flat = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(14))
+
+    def fractional(t):
+        return torch.ops.aten.fractional_max_pool2d(t, [2, 3], [4, 5], flat.to(t.device))[0]
+
+    def unpooled(t):
+        return F.max_unpool2d(*F.max_pool2d(t, 2, return_indices=True), 2, output_size=t.shape[-2:])
+
+    gradients(fractional, X)
+    gradients(unpooled, X)
+    gradients(lambda t: F.lp_pool2d(t, 2, 3), X)
+    gradients(lambda t: F.adaptive_avg_pool2d(t, 1), X)

@@ -59,3 +59,23 @@ def test_bytes_and_errors():
     for device in ("cpu", "webgpu"):
         with pytest.raises(RuntimeError, match="Input and output sizes should be greater than 0"):
             F.interpolate(X[2].to(device), size=(0, 3), mode="bilinear")
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("corners", [False, True])
+def test_grid_sample(padding, corners):
+    flat, solid = torch.rand(2, 4, 6, 2, generator=GENERATOR) * 3 - 1.5, torch.rand(1, 3, 4, 2, 3, generator=GENERATOR) * 3 - 1.5
+    for mode in ("bilinear", "nearest", "bicubic"):
+        for x in (X[2], X[2].to(memory_format=torch.channels_last)):
+            gradients(lambda a, b: F.grid_sample(a, b, mode, padding, corners), x, flat, tolerance=5e-4)  # noqa: B023
+        if mode != "bicubic":
+            gradients(lambda a, b: F.grid_sample(a, b, mode, padding, corners), X[3], solid, tolerance=5e-4)  # noqa: B023
+
+
+def test_affine_grid():
+    theta = torch.randn(2, 2, 3, generator=GENERATOR)
+
+    def sample(t):
+        return F.grid_sample(X[2].to(t.device), F.affine_grid(t, (2, 3, 4, 4), align_corners=False), align_corners=False)
+
+    gradients(sample, theta, tolerance=1e-3)

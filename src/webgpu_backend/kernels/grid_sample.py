@@ -1,0 +1,36 @@
+"""Sampling at the points of a grid: values, the elements and shares that each point reads, gradient of the grid."""
+
+from functools import lru_cache
+
+from ..dtypes import FLOAT32, INT64, DType, Unsupported, carrier
+from ..program import Caps
+from . import indexed
+
+MODES = ("linear", "nearest", "cubic")
+PADDINGS = ("zeros", "border", "reflection")
+TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+FIELDS = ("channels", "depth", "height", "width", "od", "oh", "ow", "sn", "sc", "sz", "sy", "sx")
+
+
+@lru_cache(maxsize=None)
+def kernel(kind: str, mode: str, padding: str, dims: int, corners: bool, dtype: DType, caps: Caps) -> indexed.Kernel:
+    """`forward`, `taps` or `backward` (of the grid)."""
+    if carrier(dtype, caps) != "f32":
+        raise Unsupported(f"webgpu: grid_sampler has no kernel for {dtype.name}")
+    reads = {
+        "forward": (("a", dtype), ("g", dtype)),
+        "taps": (("g", dtype),),
+        "backward": (("a", dtype), ("g", dtype), ("dy", dtype)),
+    }[kind]
+    writes = (("where_", INT64), ("share", FLOAT32)) if kind == "taps" else (("out", dtype),)
+    names = (
+        ("kind", kind),
+        ("mode", mode),
+        ("padding", padding),
+        ("dims", dims),
+        ("corners", corners),
+        ("channels_last", False),
+        ("index_dtype", INT64),
+    )
+    name = f"grid_sample{dims}_{kind}_{mode}_{padding}"
+    return indexed.kernel(name, "grid_sample.wgsl", reads, writes, FIELDS, caps, names=names)
