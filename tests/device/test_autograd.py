@@ -106,9 +106,7 @@ def test_saved_tensors_on_the_cpu():
 
 
 def test_forward_mode():
-    value, tangent = torch.func.jvp(
-        lambda x: (x * x).sum(), (torch.ones(3, device=D),), (torch.ones(3, device=D),)
-    )
+    value, tangent = torch.func.jvp(lambda x: (x * x).sum(), (torch.ones(3, device=D),), (torch.ones(3, device=D),))
     assert value.item() == 3.0 and tangent.item() == 6.0
     import torch.autograd.forward_ad as fwd
 

@@ -161,6 +161,7 @@ def test_transformer_layer_in_evaluation():
         both(lambda d, o=options: encoder(**o).to(d).eval()(torch.randn(2, 4, 8).to(d)))
     both(lambda d: encoder().to(d).eval()(torch.randn(2, 4, 8).to(d), src_mask=causal.to(d)))
     for options in ({"src_key_padding_mask": hidden}, {"src_mask": causal, "src_key_padding_mask": hidden}):
+
         def run(d, options=options):
             masks = {k: v.to(d) for k, v in options.items()}
             return encoder().to(d).eval()(torch.randn(2, 4, 8).to(d), **masks)
@@ -171,6 +172,7 @@ def test_transformer_layer_in_evaluation():
 @torch.no_grad()
 def test_multihead_attention_in_evaluation():
     for average in (True, False):
+
         def run(d, average=average):
             layer, x = nn.MultiheadAttention(8, 2, batch_first=True).to(d).eval(), torch.randn(2, 4, 8).to(d)
             return layer(x, x, x, average_attn_weights=average), layer(x, x, x, need_weights=False)[0]

@@ -15,8 +15,8 @@ _Exclude = torch._C._ExcludeDispatchKeyGuard
 
 LOWER = """
     _convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
-    conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm bmm
-    chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell
+    conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm
+    bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell
     rnn_relu_cell scaled_dot_product_attention
 """.split()
 FLOAT32 = """
@@ -44,7 +44,9 @@ _BANNED = (
 
 
 def _eligible(x) -> bool:
-    return isinstance(x, torch.Tensor) and x.device.type == T.NAME and x.is_floating_point() and x.dtype != torch.float64
+    return (
+        isinstance(x, torch.Tensor) and x.device.type == T.NAME and x.is_floating_point() and x.dtype != torch.float64
+    )
 
 
 # A weight is cast once for all uses inside the outermost autocast, as torch does.

@@ -220,4 +220,6 @@ def _without_scalars(entry: Pointwise, defaults: dict) -> Elementwise | None:
     source = spec.source
     for name, value in defaults.items():
         source = re.sub(rf"\b{name}\b", f"({value!r})", source)
-    return Elementwise(Pointwise(entry.aten, Spec(spec.name, source, spec.inputs, (), spec.types, spec.outputs), entry.promote))
+    return Elementwise(
+        Pointwise(entry.aten, Spec(spec.name, source, spec.inputs, (), spec.types, spec.outputs), entry.promote)
+    )

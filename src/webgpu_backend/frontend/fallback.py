@@ -114,9 +114,7 @@ def _native(op) -> bool:
 def _written(op) -> tuple[tuple[int, str], ...]:
     """Positions and names of the arguments that a schema writes to."""
     return tuple(
-        (i, a.name)
-        for i, a in enumerate(op._schema.arguments)
-        if a.alias_info is not None and a.alias_info.is_write
+        (i, a.name) for i, a in enumerate(op._schema.arguments) if a.alias_info is not None and a.alias_info.is_write
     )
 
 
@@ -184,7 +182,8 @@ def on_cpu(op, *args, **kwargs):
     devices = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.device)]
     if _forbidden(op):
         raise FallbackError(
-            f"webgpu: {name} has no device kernel for {_describe(args, kwargs)} and WEBGPU_FALLBACK=error forbids the CPU"
+            f"webgpu: {name} has no device kernel for {_describe(args, kwargs)} and WEBGPU_FALLBACK=error forbids "
+            "the CPU"
         )
     _counts[name] += 1
     if mode == "warn" and name not in _warned:
@@ -273,7 +272,9 @@ def _draws(op) -> bool:
 
 @cache
 def _is_view(op) -> bool:
-    return any(a.alias_info is not None and not a.alias_info.is_write for a in op._schema.arguments) and not _written(op)
+    return any(a.alias_info is not None and not a.alias_info.is_write for a in op._schema.arguments) and not _written(
+        op
+    )
 
 
 def _describe(args, kwargs) -> str:

@@ -1,6 +1,6 @@
 """The gradient scaler: unscales in place and notes whether anything was not finite."""
 
-from functools import lru_cache
+from functools import cache
 
 from ..dtypes import ALL, DType, Unsupported
 from ..program import Caps, Program
@@ -15,7 +15,7 @@ def plan_unscale(dtype: DType, n: int, caps: Caps) -> tuple[Program, tuple[int, 
     return _program(dtype.name, caps), grid(threads, WORKGROUP[caps.kind], caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _program(dtype_name: str, caps: Caps) -> Program:
     dtype = ALL[dtype_name]
     if dtype.carrier != "f32":

@@ -1,7 +1,7 @@
 """Random kernels: what each distribution makes of Philox's words, four elements to a counter."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from ..dtypes import ALL, BOOL, FLOAT32, DType, carrier
 from ..program import Caps, Program
@@ -65,7 +65,7 @@ def _grid(n: int, caps: Caps) -> tuple[int, int, int]:
     return grid(-(-n // (4 * GROUPS[caps.kind])), WORKGROUP[caps.kind], caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _program(name: str, dtype_name: str, caps: Caps) -> Program:
     d, dtype = DISTRIBUTIONS[name], ALL[dtype_name]
     own = carrier(dtype, caps)
@@ -114,7 +114,7 @@ def plan_dropout(dtype: DType, n: int, caps: Caps) -> tuple[Program, tuple[int, 
     return _dropout(dtype.name, caps), _grid(n, caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _dropout(dtype_name: str, caps: Caps) -> Program:
     dtype = ALL[dtype_name]
     own = carrier(dtype, caps)

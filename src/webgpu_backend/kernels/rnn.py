@@ -1,6 +1,6 @@
 """Recurrent cells: all gates of one hidden unit in one thread."""
 
-from functools import lru_cache
+from functools import cache
 
 from ..dtypes import ALL, DType
 from ..program import Caps, Program
@@ -65,7 +65,7 @@ def plan(cell: str, given: tuple[str, ...], dtype: DType, n: int, caps: Caps) ->
     return _program(cell, given, dtype.name, caps), grid(n, WORKGROUP[caps.kind], caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _program(cell: str, given: tuple[str, ...], dtype_name: str, caps: Caps) -> Program:
     (inputs, outputs), text = CELLS[cell]
     dtype = ALL[dtype_name]

@@ -9,7 +9,7 @@ from .table import custom
 
 
 def _additive(mask, mask_type, dtype):
-    """A mask that is added to scores [batch, heads, target, source]: true means hidden, numbers are added as they are."""
+    """A mask to be added to scores [batch, heads, target, source]: true means hidden, numbers are taken as they are."""
     if mask is None:
         return None
     if mask_type == 1:
@@ -51,7 +51,8 @@ def multi_head_attention(
 @custom("_transformer_encoder_layer_fwd")
 def transformer_encoder_layer(
     src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first, eps, norm_weight_1,
-    norm_bias_1, norm_weight_2, norm_bias_2, ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2, mask=None, mask_type=None,
+    norm_bias_1, norm_weight_2, norm_bias_2, ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2, mask=None,
+    mask_type=None,
 ):  # fmt: skip
     def norm(x, weight, bias):
         return F.layer_norm(x, (embed_dim,), weight, bias, eps)

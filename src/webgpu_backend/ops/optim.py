@@ -85,10 +85,8 @@ def _adam_kernel(decoupled: bool, amsgrad: bool, maximize: bool, decay: bool, sc
     if scaled:
         names["g"] = "u"
     scalars = ("weight_decay", "rest1", "beta2", "rest2", "log_beta1", "log_beta2", "eps")
-    return _kernel(
-        "adamw" if decoupled else "adam", source + _results(names, found), ("w", "g", *states, "lr", *_extras(scaled, found), "step"),
-        scalars, len(names),
-    )  # fmt: skip
+    inputs = ("w", "g", *states, "lr", *_extras(scaled, found), "step")
+    return _kernel("adamw" if decoupled else "adam", source + _results(names, found), inputs, scalars, len(names))
 
 
 def _log(beta: float) -> float:
@@ -97,8 +95,8 @@ def _log(beta: float) -> float:
 
 def _adam(decoupled: bool):
     def step(
-        self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, *, lr, beta1, beta2, weight_decay, eps, amsgrad,
-        maximize, grad_scale=None, found_inf=None,
+        self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, *, lr, beta1, beta2, weight_decay, eps,
+        amsgrad, maximize, grad_scale=None, found_inf=None,
     ):  # fmt: skip
         run = _adam_kernel(
             decoupled, amsgrad, maximize, weight_decay != 0, grad_scale is not None, found_inf is not None

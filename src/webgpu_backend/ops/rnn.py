@@ -124,14 +124,10 @@ def _layers(step_layer, input, hx, params, has_biases, num_layers, dropout, trai
 def lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
     if len(hx) != 2:
         raise RuntimeError("lstm expects two hidden states")
-    return _layers(
-        _lstm_layer, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first
-    )
+    return _layers(_lstm_layer, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
 
 
 @custom("gru.input", key="AutogradPrivateUse1")
 @custom("gru.input")
 def gru(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
-    return _layers(
-        _gru_layer, input, (hx,), params, has_biases, num_layers, dropout, train, bidirectional, batch_first
-    )
+    return _layers(_gru_layer, input, (hx,), params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
