@@ -75,6 +75,9 @@ def test_narrow_dtypes(case, dtype):
 def test_layouts():
     run("2d", torch.float32, bias=False, change=lambda x: x.contiguous(memory_format=torch.channels_last))
     run("2d", torch.float32, change=lambda x: x.transpose(2, 3)[:, :, 1:])
+    x, w, b = (torch.randn(s, dtype=torch.complex64) for s in ((2, 3, 9), (4, 3, 3), (4,)))  # parts are strided views
+    got = F.conv1d(*(t.to("webgpu") for t in (x, w, b)))
+    torch.testing.assert_close(got.cpu(), F.conv1d(x, w, b), rtol=1e-4, atol=1e-4)
     run("2d_pointwise", torch.float32, change=lambda x: x[:, :, ::2, 1:])
 
 

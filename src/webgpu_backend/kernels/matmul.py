@@ -75,7 +75,8 @@ class Gather(NamedTuple):
     dilation: tuple[int, int, int]
 
     def words(self) -> list[int]:
-        return [*self.sizes, *self.strides, *self.positions[1:], *self.window, *self.step, *self.padding, *self.dilation]
+        steps = (*self.step, *self.padding, *self.dilation)
+        return [*self.sizes, *self.strides, *self.positions[1:], *self.window, *steps]
 
 
 _GATHER = [
@@ -328,8 +329,8 @@ def _program(
     bindings.append(("out", "read_write", elements.array_type(out_dtype, "v" if store == "v" else store, caps)))
     names = dict(
         fields=fields, bindings=bindings, carrier=carry, type=wgsl_type(carry), zero=literal(0, carry),
-        function=function, signature=signature, epilogue=epilogue, act=act, widen=_widen((a_dtype, b_dtype), caps), a_class=a_class, b_class=b_class, store=store,
-        summed=summed,
+        function=function, signature=signature, epilogue=epilogue, act=act, widen=_widen((a_dtype, b_dtype), caps),
+        a_class=a_class, b_class=b_class, store=store, summed=summed,
         read=lambda x, at: elements.read(a_dtype if x == "a" else b_dtype, f"{x}_in", at, caps),
         read4=lambda x, at: _read4(a_dtype if x == "a" else b_dtype, f"{x}_in", at, caps),
         write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),

@@ -149,8 +149,8 @@ def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
 ):
     _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-    l, e, s, v = *query.shape[-2:], key.shape[-2], value.shape[-1]
-    if query.numel() // e * s <= SMALL_SCORES[caps().kind]:
+    e = query.shape[-1]
+    if query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
         raise Unsupported("webgpu: few scores are cheaper as products")
     scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
     flat = [t.reshape(-1, *t.shape[-3:]) for t in (query, key, value)]
@@ -159,4 +159,4 @@ def scaled_dot_product_attention(
         out = Attention.apply(*flat, attn_mask, is_causal, scale)
     else:
         out, _ = forward(*flat, attn_mask, is_causal, scale)
-    return out.reshape(*query.shape[:-2], l, v)
+    return out.reshape(*query.shape[:-1], value.shape[-1])

@@ -42,16 +42,20 @@ class Geometry:
         )
 
 
+def _bias_key(bias) -> tuple:
+    return () if bias is None else key_of(bias)
+
+
 def forward(x, weight, bias, y_shape, stride, padding, dilation, groups):
     """y = x * weight; weight is [y channels, x channels / groups, window]."""
-    key = ("conv", *key_of(x), *key_of(weight), bias is not None, y_shape, stride, padding, dilation, groups)
+    key = ("conv", *key_of(x), *key_of(weight), *_bias_key(bias), y_shape, stride, padding, dilation, groups)
     call = plans.get(key)
     if call is None:
         g = Geometry(x.shape, y_shape, weight.shape, stride, padding, dilation, groups)
         rows, k = g.y_channels, g.x_channels * g.taps
         a = matrix(weight, k, 1, 0, rows * k)
         out = Matrix(T.dtype_of(x), 0, g.y_count, 1, y_shape[1] * g.y_count, rows * g.y_count)
-        c = None if bias is None else Matrix(T.dtype_of(bias), bias.storage_offset(), bias.stride(0), 0, 0, rows * bias.stride(0))
+        c = None if bias is None else matrix(bias, bias.stride(0), 0, 0, rows * bias.stride(0))
         sn, sc = x.stride(0), x.stride(1)
         gather = None
         b = matrix(x, 0, 0, sn, g.x_channels * sc)
@@ -66,7 +70,7 @@ def forward(x, weight, bias, y_shape, stride, padding, dilation, groups):
 
 def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups):
     """dx of `forward`, which is also the transposed convolution of dy."""
-    key = ("conv_t", *key_of(dy), *key_of(weight), bias is not None, x_shape, stride, padding, dilation, groups)
+    key = ("conv_t", *key_of(dy), *key_of(weight), *_bias_key(bias), x_shape, stride, padding, dilation, groups)
     call = plans.get(key)
     g = Geometry(x_shape, dy.shape, weight.shape, stride, padding, dilation, groups)
     if g.taps > 1:
@@ -79,7 +83,7 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups)
         else:
             a = matrix(weight, 1, g.x_channels, 0, rows * k)
         out = Matrix(T.dtype_of(dy), 0, g.x_count, 1, x_shape[1] * g.x_count, rows * g.x_count)
-        c = None if bias is None else Matrix(T.dtype_of(bias), bias.storage_offset(), bias.stride(0), 0, 0, rows * bias.stride(0))
+        c = None if bias is None else matrix(bias, bias.stride(0), 0, 0, rows * bias.stride(0))
         b = matrix(dy, 0, 0, dy.stride(0), g.y_channels * dy.stride(1))
         gather = None
         if g.pointwise and dy.is_contiguous():

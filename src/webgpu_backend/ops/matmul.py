@@ -204,9 +204,18 @@ def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
         if not _batches(batch1, batch2) or not _matching(self, batch1):
             refuse(aten.addbmm.default, self, batch1, batch2, beta=beta, alpha=alpha)
         shape = (batch1.shape[1], batch2.shape[2])
+        if self.dtype in (torch.float16, torch.bfloat16):
+            return _add_each(self.expand(shape), batch1, batch2, beta, alpha)
         c = addend(self, shape) if beta != 0 else None
         call = remember(key, _batched(batch1, batch2, c=c, alpha=alpha, beta=beta, summed=True))
     return run(call, batch1, batch2, self if beta != 0 else None, beta)
+
+
+def _add_each(c, a, b, beta, alpha):
+    """As torch defines it for narrow dtypes: the sum is rounded after every matrix."""
+    for x, y in zip(a.unbind(), b.unbind()):
+        c, beta = addmm(c, x, y, beta=beta, alpha=alpha), 1
+    return c if len(a) else c * beta
 
 
 def _batches(a, b) -> bool:
@@ -282,10 +291,16 @@ def vdot(self, other):
     if self.dtype.is_complex:
         supported(self, other)
         _check_dot(self, other)
-        plain = T.empty(self.shape, self.dtype)
-        device_copy(self.conj(), plain)
-        self = plain
-    return dot(self, other)
+    return dot(_conj(self), other)
+
+
+def _conj(x: torch.Tensor) -> torch.Tensor:
+    """The conjugate in memory of its own; a real tensor is its own conjugate."""
+    if not x.dtype.is_complex:
+        return x
+    plain = T.empty(x.shape, x.dtype)
+    device_copy(x.conj(), plain)
+    return plain
 
 
 def _check_dot(a, b) -> None:
@@ -386,9 +401,9 @@ def linear_backward(self, grad_output, weight, output_mask):
     if weight.dim() != 2:
         raise Unsupported("webgpu: linear_backward of a vector weight")
     if output_mask[0]:
-        grad_input = linear(grad_output, weight.t())
+        grad_input = linear(grad_output, _conj(weight).t())
     if output_mask[1]:
-        grad_weight = _grad_weight(self, grad_output)
+        grad_weight = _grad_weight(_conj(self), grad_output)
     if output_mask[2]:
         grad_bias = column_sums(grad_output)
     return grad_input, grad_weight, grad_bias
