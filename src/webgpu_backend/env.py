@@ -25,6 +25,9 @@ ADAPTER: str = os.environ.get("WEBGPU_ADAPTER", "").strip()
 BASELINE: bool = _flag("WEBGPU_BASELINE")
 """Ask for WebGPU's default limits and no optional feature: what the weakest device offers."""
 
+CLASS: str = _choice("WEBGPU_CLASS", ("", "gpu", "cpu"), "")
+"""Overrides the class whose kernel variants are used: the ones for GPUs can be tested on a software adapter."""
+
 MEMORY_LIMIT: int = int(os.environ.get("WEBGPU_MEMORY_LIMIT", "0") or "0")
 """Bytes of device memory this process may take; 0 leaves it to the driver."""
 
@@ -32,5 +35,6 @@ SWITCHES: dict[str, str] = {
     "WEBGPU_FALLBACK": "warn (default), silent or error: what an operator without a device kernel does",
     "WEBGPU_ADAPTER": "index or part of the name of the adapter to use",
     "WEBGPU_BASELINE": "1: default WebGPU limits and no optional features",
+    "WEBGPU_CLASS": "gpu or cpu: use that class's kernel variants, whatever the adapter is",
     "WEBGPU_MEMORY_LIMIT": "bytes of device memory this process may take",
 }

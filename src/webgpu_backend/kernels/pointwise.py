@@ -8,12 +8,15 @@ from ..dtypes import ALL, DType, carrier
 from ..program import Caps, Program
 from . import elements
 from .expression import Emitter, convert, wgsl_type
-from .layout import View, broadcast_strides, collapse, contiguous_strides, grid, numel, order_by
+from .layout import View, broadcast_strides, collapse, contiguous_strides, grid, numel, order_by, spread
 from .render import render
 
 WORKGROUP = {"gpu": 256, "cpu": 64}
 # Groups of four elements per thread. A software adapter pays per workgroup, a GPU wants many threads.
 GROUPS = {"gpu": 1, "cpu": 4}
+# Side of the square that a GPU's workgroup walks where an input runs along another dimension than the output: lines of
+# both are then used whole while they are in the cache. 32 rows of 8 groups are one workgroup.
+TILE = 32
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,12 @@ def plan(
         if out is not None:
             modes[k] = modes[n_in + out]
 
+    crossed = [st for st, m in zip(strides, modes) if m == "e" and rank > 1 and 0 < st[1] < st[0]]
+    tiled = caps.kind == "gpu" and inner4 and bool(crossed)
     signature = tuple((v.dtype.name, m) for v, m in zip(views, modes))
     scalar_slots = tuple(i for i, v in enumerate(inputs) if v is None)
     program, scalar_carriers = _program(
-        spec, compute.name, signature, n_in, scalar_slots, rank, inner4, tuple(aliases), caps
+        spec, compute.name, signature, n_in, scalar_slots, rank, inner4, tiled, tuple(aliases), caps
     )
     words = [n, *dims[:-1]]
     for view, mode, st in zip(views, modes, strides):
@@ -112,13 +117,16 @@ def plan(
         else:
             words += [view.offset, *st]
     params = pack(f"<{len(words)}I", *words)
-    threads = -(-n // (4 * GROUPS[caps.kind]))
+    if tiled:
+        groups = spread(-(-dims[0] // TILE) * -(-dims[1] // TILE) * numel(dims[2:]), caps)
+    else:
+        groups = grid(-(-n // (4 * GROUPS[caps.kind])), WORKGROUP[caps.kind], caps)
     bound = tuple(i for i in tensor_inputs if aliases[i] is None) + tuple(len(inputs) + k for k in range(len(outputs)))
-    return Kernel(program, params, grid(threads, WORKGROUP[caps.kind], caps), bound, scalar_carriers)
+    return Kernel(program, params, groups, bound, scalar_carriers)
 
 
 @lru_cache(maxsize=None)
-def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, aliases, caps):
+def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, tiled, aliases, caps):
     compute = carrier(ALL[compute_name], caps)
     types = dict(spec.types)
     scalar_inputs = [spec.inputs[i] for i in scalar_slots]
@@ -170,9 +178,9 @@ def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, al
         kind = elements.array_type(dtypes[n_in + k], _decl(modes[n_in + k]), caps)
         bindings.append((f"b_{name}", "read_write", kind))
 
-    main = _main(names, dtypes, modes, n_in, rank, inner4, operand_types, result_types, var_of, outs, caps)
+    main = _main(names, dtypes, modes, n_in, rank, inner4, tiled, operand_types, result_types, var_of, outs, caps)
     tags = "_".join(f"{d.short}{m}" for d, m in zip(dtypes, modes))
-    name = f"{spec.name}_{tags}{rank}{'i' if inner4 else ''}"
+    name = f"{spec.name}_{tags}{rank}{'i' if inner4 else ''}{'t' if tiled else ''}"
     source = render(
         "pointwise.wgsl",
         caps,
@@ -186,6 +194,9 @@ def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, al
         main=main,
         workgroup=WORKGROUP[caps.kind],
         groups=GROUPS[caps.kind],
+        interleaved=caps.kind == "gpu",
+        tile=TILE if tiled else 0,
+        rows="p.d1" if rank > 2 else "p.n / p.d0",
     )
     access = "".join("r" if a == "read" else "w" for _, a, _ in bindings)
     carriers = tuple(scalar_types[n] for n in scalar_names)
@@ -272,11 +283,13 @@ PACKERS = {
 """By carrier: a Python number as parameter words."""
 
 
-def _main(names, dtypes, modes, n_in, rank, inner4, operand_types, result_types, var_of, outs, caps) -> list[str]:
+def _main(names, dtypes, modes, n_in, rank, inner4, tiled, operand_types, result_types, var_of, outs, caps) -> list[str]:
     """The statements for one group `g` of four consecutive elements (walk order)."""
     lines: list[str] = []
     per_lane = any(m in "ea" for m in modes) and not inner4
-    if inner4:
+    if tiled:
+        lines += _coordinates("", rank, 2)
+    elif inner4:
         lines.append("var r = g * 4u;")
         lines += _coordinates("", rank)
     elif per_lane:
@@ -340,10 +353,12 @@ def _main(names, dtypes, modes, n_in, rank, inner4, operand_types, result_types,
     return lines
 
 
-def _coordinates(suffix: str, rank: int) -> list[str]:
+def _coordinates(suffix: str, rank: int, first: int = 0) -> list[str]:
+    """c<first> and up from the linear index r."""
     lines = []
-    for i in range(rank - 1):
+    for i in range(first, rank - 1):
         lines.append(f"let c{i}{suffix} = r{suffix} % p.d{i};")
         lines.append(f"r{suffix} = r{suffix} / p.d{i};")
-    lines.append(f"let c{rank - 1}{suffix} = r{suffix};")
+    if first < rank:
+        lines.append(f"let c{rank - 1}{suffix} = r{suffix};")
     return lines

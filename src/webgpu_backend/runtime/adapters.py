@@ -112,7 +112,7 @@ def _caps(adapter: Any, device: Any) -> Caps:
     f = (lambda name: False) if env.BASELINE else have.__contains__
     software = adapter.info["adapter_type"] == "CPU"
     return Caps(
-        kind="cpu" if software else "gpu",
+        kind=env.CLASS or ("cpu" if software else "gpu"),
         f16=f("shader-f16"),
         i64=f("shader-int64"),
         f64=f("shader-f64"),

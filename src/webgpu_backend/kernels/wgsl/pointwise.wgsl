@@ -22,21 +22,42 @@ fn op({{ arguments }}) -> {{ result }} {
 }
 
 @compute @workgroup_size({{ workgroup }})
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let thread = gid.x + gid.y * nwg.x * {{ workgroup }}u;
+fn main(
+    @builtin(workgroup_id) wid: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+    @builtin(num_workgroups) nwg: vec3<u32>,
+) {
+    let wg = wid.x + wid.y * nwg.x;
+{% if tile %}
+    let rows = {{ rows }};
+    let across = (p.d0 + {{ tile - 1 }}u) / {{ tile }}u;
+    let down = (rows + {{ tile - 1 }}u) / {{ tile }}u;
+    let c0 = wg % across * {{ tile }}u + lid % {{ tile // 4 }}u * 4u;
+    let c1 = wg / across % down * {{ tile }}u + lid / {{ tile // 4 }}u;
+    var r = wg / across / down;
+    let g = ((r * rows + c1) * p.d0 + c0) / 4u;
+    if (c0 >= p.d0 || c1 >= rows || g >= p.n / 4u) {
+        return;
+    }
+{% else %}
 {% if groups > 1 %}
     for (var u = 0u; u < {{ groups }}u; u++) {
-    let g = thread * {{ groups }}u + u;
+{% endif %}
+{% if groups > 1 and interleaved %}
+    let g = (wg * {{ groups }}u + u) * {{ workgroup }}u + lid;
+{% elif groups > 1 %}
+    let g = (wg * {{ workgroup }}u + lid) * {{ groups }}u + u;
 {% else %}
-    let g = thread;
+    let g = wg * {{ workgroup }}u + lid;
 {% endif %}
     if (g >= (p.n + 3u) / 4u) {
         return;
     }
+{% endif %}
 {% for line in main %}
     {{ line }}
 {% endfor %}
-{% if groups > 1 %}
+{% if groups > 1 and not tile %}
     }
 {% endif %}
 }
