@@ -18,7 +18,7 @@ from mnist.model import Digits
 WEIGHTS = Path(__file__).with_name("mnist_model.pth")
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def classify(model: Digits, images: Tensor, batch: int) -> tuple[Tensor, Tensor]:
     """Predicted digits and log-probabilities, on the host. `images` are on the model's device."""
     scores = [model(images[start : start + batch]) for start in range(0, len(images), batch)]
