@@ -1,6 +1,7 @@
 """Copies: between host and device, and between layouts and dtypes on the device. Fills."""
 
 import ctypes
+from struct import Struct
 
 import torch
 
@@ -220,9 +221,24 @@ def to_copy(
 
 @custom("_local_scalar_dense")
 def local_scalar_dense(self):
+    start = self.storage_offset() * self.element_size()
+    unpack = _ITEM.get(self.dtype)
+    if unpack is not None and start % 4 == 0 and not self.is_neg():
+        memory = ctypes.create_string_buffer(8)
+        gpu().queue.read(T.block_of(self), start, ctypes.addressof(memory), self.element_size())
+        return unpack(memory)[0]
     host = torch.empty(self.shape, dtype=self.dtype)  # one element, of any rank
     to_host(self, host)
     return host.item()
+
+
+_ITEM = {
+    torch.float32: Struct("<f").unpack_from,
+    torch.int64: Struct("<q").unpack_from,
+    torch.int32: Struct("<i").unpack_from,
+    torch.bool: Struct("<?").unpack_from,
+    torch.float16: Struct("<e").unpack_from,
+}
 
 
 def fill(tensor: torch.Tensor, value) -> torch.Tensor:

@@ -4,7 +4,7 @@ import struct
 from threading import RLock
 
 from ..program import Caps, Dispatch, Program, Window
-from . import faults
+from . import faults, transfer
 from .buffers import USAGE, Block, Pool
 from .native import NULL, BindingTooLarge, DeviceError, DeviceLost, checked, classify, error_handler, ffi, lib
 from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
@@ -14,7 +14,6 @@ FIRST_BATCH = 16
 LARGEST_BATCH = 256
 RING_SLOT = 256
 ARENA_BYTES = 1 << 20
-STAGING_BYTES = 32 << 20
 MAX_BIND_GROUPS = 16384
 
 _set_pipeline = lib.wgpuComputePassEncoderSetPipeline
@@ -68,6 +67,7 @@ class Queue:
         self._arena_used = 0
         self._staging: dict[int, object] = {}
         self._faults: faults.Faults | None = None
+        self._transfer = transfer.Transfer(self)
         pool.on_release = self._forget
 
     # -- dispatches
@@ -275,11 +275,12 @@ class Queue:
                     self._write_staged(block, offset, pointer, nbytes)
                     return
                 self.flush()
-            data = ffi.cast("char *", pointer)
+            if nbytes >= transfer.LARGE:
+                self.flush()
+                self._transfer.upload(block, offset, int(pointer), nbytes)
+                return
             with checked(f"uploading {nbytes} bytes"):
-                for at in range(0, nbytes, STAGING_BYTES):
-                    part = min(STAGING_BYTES, nbytes - at)
-                    _write_buffer(self.queue, block.handle, offset + at, data + at, part)
+                _write_buffer(self.queue, block.handle, offset, ffi.cast("void *", pointer), nbytes)
 
     def _write_staged(self, block: Block, offset: int, pointer, nbytes: int) -> None:
         if self._arena is None:
@@ -307,10 +308,11 @@ class Queue:
     def read(self, block: Block, offset: int, pointer, nbytes: int) -> None:
         """A block to host memory, after everything recorded so far. Offset is a multiple of four."""
         with self.lock:
-            target = ffi.cast("char *", pointer)
-            step = STAGING_BYTES - faults.BYTES
-            for at in range(0, nbytes, step):
-                self._read_chunk(block, offset + at, target + at, min(step, nbytes - at))
+            at = 0
+            if nbytes >= transfer.LARGE:
+                at = nbytes - 4096 & ~3  # the rest goes the way that looks at the fault words
+                self._transfer.download(block, offset, int(pointer), at)
+            self._read_chunk(block, offset + at, ffi.cast("char *", pointer) + at, nbytes - at)
             self.bytes_read += nbytes
 
     def _read_chunk(self, block: Block, offset: int, target, nbytes: int) -> None:
@@ -345,7 +347,6 @@ class Queue:
         wanted = 4096
         while wanted < size:
             wanted *= 8
-        wanted = min(wanted, STAGING_BYTES)
         found = self._staging.get(wanted)
         if found is None:
             usage = lib.WGPUBufferUsage_MapRead | lib.WGPUBufferUsage_CopyDst

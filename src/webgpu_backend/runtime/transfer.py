@@ -1,0 +1,114 @@
+"""Large copies between host and device: a few staging buffers, filled or emptied by several threads while the device
+works on the others. `write_buffer` and a single mapped buffer reach a third of this."""
+
+import ctypes
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from .native import DeviceError, checked, ffi, lib
+
+LARGE = 4 << 20  # smaller transfers are not worth the threads
+CHUNK = 16 << 20
+STAGES = 4
+LANES = min(4, os.cpu_count() or 1)
+
+
+@ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
+def _mapped(status, message, userdata1, _userdata2):
+    ffi.cast("int *", userdata1)[0] = status
+
+
+class _Stage:
+    """One staging buffer, and the threads' work on its mapped memory."""
+
+    def __init__(self, handle: Any, mode: int):
+        self.handle = handle
+        self.mode = mode
+        self.is_mapped = False
+        self.jobs: list[Future] = []
+        self.status = ffi.new("int *")
+        self.info = ffi.new(
+            "WGPUBufferMapCallbackInfo *",
+            {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": _mapped, "userdata1": self.status},
+        )[0]
+
+    def release(self) -> None:
+        """Waits for the threads and gives the memory back to the device."""
+        for job in self.jobs:
+            job.result()
+        self.jobs = []
+        if self.is_mapped:
+            lib.wgpuBufferUnmap(self.handle)
+            self.is_mapped = False
+
+
+class Transfer:
+    """Owned by the queue, called under its lock."""
+
+    def __init__(self, queue: Any):
+        self.queue = queue
+        self.threads: ThreadPoolExecutor | None = None
+        self.stages: dict[int, list[_Stage]] = {}
+
+    def upload(self, block: Any, offset: int, address: int, nbytes: int) -> None:
+        """Host to device, after all that was submitted; the batch must be empty."""
+        stages = self._stages(lib.WGPUMapMode_Write)
+        for i, at in enumerate(range(0, nbytes, CHUNK)):
+            stage, size = stages[i % STAGES], min(CHUNK, nbytes - at)
+            self._copy(self._map(stage), address + at, size, stage)
+            stage.release()
+            self._encode(stage.handle, 0, block.handle, offset + at, size)
+
+    def download(self, block: Any, offset: int, address: int, nbytes: int) -> None:
+        """Device to host, after all that was recorded."""
+        stages = self._stages(lib.WGPUMapMode_Read)
+        try:
+            for i, at in enumerate(range(0, nbytes, CHUNK)):
+                stage, size = stages[i % STAGES], min(CHUNK, nbytes - at)
+                stage.release()
+                self._encode(block.handle, offset + at, stage.handle, 0, size)
+                self._copy(address + at, self._map(stage), size, stage)
+        finally:
+            for stage in stages:
+                stage.release()
+
+    def _stages(self, mode: int) -> list[_Stage]:
+        found = self.stages.get(mode)
+        if found is None:
+            reading = mode == lib.WGPUMapMode_Read
+            usage = (
+                lib.WGPUBufferUsage_MapRead | lib.WGPUBufferUsage_CopyDst
+                if reading
+                else lib.WGPUBufferUsage_MapWrite | lib.WGPUBufferUsage_CopySrc
+            )
+            found = [_Stage(self.queue.pool.create_buffer(CHUNK, usage), mode) for _ in range(STAGES)]
+            self.stages[mode] = found
+        if self.threads is None:
+            self.threads = ThreadPoolExecutor(LANES, thread_name_prefix="webgpu-transfer")
+        return found
+
+    def _map(self, stage: _Stage) -> int:
+        stage.status[0] = 0
+        with checked("mapping a staging buffer"):
+            lib.wgpuBufferMapAsync(stage.handle, stage.mode, 0, CHUNK, stage.info)
+            self.queue._wait()
+        if stage.status[0] != lib.WGPUMapAsyncStatus_Success:
+            raise DeviceError(f"mapping a staging buffer failed with status {stage.status[0]}")
+        stage.is_mapped = True
+        get = (
+            lib.wgpuBufferGetConstMappedRange if stage.mode == lib.WGPUMapMode_Read else lib.wgpuBufferGetMappedRange
+        )
+        return int(ffi.cast("uintptr_t", get(stage.handle, 0, CHUNK)))
+
+    def _copy(self, target: int, source: int, nbytes: int, stage: _Stage) -> None:
+        lane = (nbytes // LANES + 4095) & ~4095
+        stage.jobs = [
+            self.threads.submit(ctypes.memmove, target + at, source + at, min(lane, nbytes - at))
+            for at in range(0, nbytes, lane)
+        ]
+
+    def _encode(self, source: Any, source_offset: int, target: Any, target_offset: int, nbytes: int) -> None:
+        encoder = self.queue._open_encoder()
+        lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, source, source_offset, target, target_offset, nbytes)
+        self.queue.flush()
