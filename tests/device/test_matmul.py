@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from webgpu_backend import stats
 from webgpu_backend.kernels import matmul as kernels
 from webgpu_backend.launch import caps
 from webgpu_backend.ops import matmul as ops
@@ -141,12 +142,41 @@ def test_nan_and_inf_stay_in_their_rows(kind):
     assert torch.equal(got.isnan(), wanted.isnan()) and torch.equal(got.isinf(), wanted.isinf())
 
 
-def test_matmul_ranks():
-    for left, right in [((5,), (5,)), ((4, 5), (5,)), ((5,), (5, 3)), ((2, 3, 4, 5), (5, 6)), ((2, 3, 4, 5), (3, 5, 6)),
-                        ((2, 1, 4, 5), (3, 5, 6)), ((5,), (2, 3, 5, 4)), ((2, 3, 4, 5), (5,))]:  # fmt: skip
-        check(torch.matmul, torch.randn(left), torch.randn(right), depth=5)
+RANKS = [((5,), (5,)), ((4, 5), (5,)), ((5,), (5, 3)), ((4, 5), (5, 3)), ((2, 3, 4, 5), (5, 6)), ((2, 3, 4, 5), (3, 5, 6)),
+         ((2, 1, 4, 5), (3, 5, 6)), ((5,), (2, 3, 5, 4)), ((2, 3, 4, 5), (5,)), ((4, 5), (2, 5, 3)), ((0, 4, 5), (5, 3)),
+         ((2, 1, 3, 4, 5), (1, 6, 3, 5, 2))]  # fmt: skip
+
+
+@pytest.mark.parametrize("shapes", RANKS, ids=str)
+def test_matmul_ranks(shapes):
+    tensors = [torch.randn(s) for s in shapes]
+    results = []
+    for device in ("cpu", "webgpu"):
+        a, b = (t.to(device).requires_grad_() for t in tensors)
+        y = torch.matmul(a, b)
+        weights = torch.linspace(-1, 1, y.numel()).view(y.shape).to(device)
+        first = torch.autograd.grad(y, (a, b), weights, create_graph=True)
+        second = torch.autograd.grad(first[0], b, torch.ones_like(first[0]))
+        results.append([y, *first, *second])
+    for wanted, got in zip(*results):
+        assert got.shape == wanted.shape
+        torch.testing.assert_close(got.detach().cpu(), wanted.detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_matmul_of_transposed_batches_copies_nothing():
+    x = torch.randn(2, 7, 3, 8)
+    q = x.to("webgpu").transpose(1, 2)
+    before = stats()["dispatches"]
+    got = q @ q.transpose(-1, -2)
+    assert stats()["dispatches"] - before == 1
+    q = x.transpose(1, 2)
+    torch.testing.assert_close(got.cpu(), q @ q.transpose(-1, -2), rtol=1e-4, atol=1e-4)
+
+
+def test_composites():
     check(lambda a, b: torch.einsum("bhid,bjhd->bhij", a, b), torch.randn(2, 3, 4, 5), torch.randn(2, 6, 3, 5), depth=5)
-    check(lambda a, b: torch.tensordot(a, b, dims=([1, 2], [0, 1])), torch.randn(3, 4, 5), torch.randn(4, 5, 6), depth=20)
+    dims = ([1, 2], [0, 1])
+    check(lambda a, b: torch.tensordot(a, b, dims=dims), torch.randn(3, 4, 5), torch.randn(4, 5, 6), depth=20)
     check(torch.kron, torch.randn(2, 3), torch.randn(4, 5))
 
 
@@ -202,8 +232,6 @@ def test_out_and_inplace():
 
 
 def test_transposed_operands_are_not_copied():
-    from webgpu_backend import stats
-
     a, b = torch.randn(16, 8, device="cpu").to("webgpu"), torch.randn(4, 16).to("webgpu")
     before = stats()["dispatches"]
     torch.mm(a.t(), b.t())
@@ -223,6 +251,9 @@ def test_transposed_operands_are_not_copied():
         lambda d: torch.dot(torch.ones(3, device=d), torch.ones(4, device=d)),
         lambda d: torch.dot(torch.ones(3, 3, device=d), torch.ones(4, device=d)),
         lambda d: torch.mv(torch.ones(3, 3, device=d), torch.ones(4, device=d)),
+        lambda d: torch.ones(2, 4, 3, device=d) @ torch.ones(2, 4, 3, device=d),
+        lambda d: torch.ones(2, 4, 3, device=d) @ torch.ones(4, 3, device=d),
+        lambda d: torch.ones(2, 4, 3, device=d) @ torch.ones(5, 3, 3, device=d),
         lambda d: torch.nn.functional.linear(torch.ones(2, 3, device=d), torch.ones(4, 5, device=d)),
     ],
 )

@@ -4,10 +4,11 @@ import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
-from ..kernels.layout import collapse
+from ..kernels.layout import View, broadcast_strides, collapse
 from ..kernels.matmul import Matrix, Product, plan
 from ..launch import caps, launch
 from .copy import device_copy, fill
+from .elementwise import broadcast_shape
 from .table import custom
 
 aten = torch.ops.aten
@@ -67,7 +68,7 @@ def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
         return out
     tensors = (a, b, c, out, None if call.part is None else T.new(call.part))
     for program, slots, params, grid in call.steps:
-        launch(program, tuple([tensors[i] for i in slots]), params, grid)
+        launch(program, [tensors[i] for i in slots], params, grid)
     return out
 
 
@@ -314,6 +315,76 @@ def _check_dot(a, b) -> None:
             f"inconsistent tensor size, expected tensor [{a.numel()}] and src [{b.numel()}] to have the same number of "
             f"elements, but got {a.numel()} and {b.numel()} elements respectively"
         )
+
+
+# -- any ranks
+
+
+@custom("matmul")
+def matmul(self, other):
+    """Broadcast batches as strides: torch's composite would copy an operand whose batch dimensions do not merge."""
+    left, right = self.dim(), other.dim()
+    if left == 2 and right == 2:
+        return mm(self, other)
+    if left >= 3 and right >= 3:
+        return _broadcast(self, other)
+    if left >= 3 and right == 2:
+        if self.shape[-1] == other.shape[0] and self.dtype == other.dtype:
+            return linear(self, other.t())
+    elif left == 1 and right == 1:
+        return dot(self, other)
+    elif left == 2 and right == 1:
+        return mv(self, other)
+    elif left == 1 and right == 2:
+        if self.shape[0] == other.shape[0] and self.dtype == other.dtype:
+            return mv(other.t(), self)
+    raise Unsupported("webgpu: matmul of these ranks is torch's composite")
+
+
+def _broadcast(a, b):
+    key = ("matmul", *key_of(a), *key_of(b))
+    call = _plans.get(key)
+    if call is None:
+        supported(a, b)
+        if a.shape[-1] != b.shape[-2] or a.dtype != b.dtype:
+            raise Unsupported("webgpu: torch's composite words this error")
+        shape = broadcast_shape([a.shape[:-2], b.shape[:-2]])
+        (m, k), n = a.shape[-2:], b.shape[-1]
+        wide = [broadcast_strides(View(None, tuple(x.shape[:-2]), x.stride()[:-2]), shape) for x in (a, b)]
+        dims, (sa, sb) = collapse(shape, wide)
+        if len(dims) > 2:
+            raise Unsupported("webgpu: batches that no two strides describe")
+        dims, sa, sb = dims + [1], sa + [0], sb + [0]
+        product = Product(
+            m, n, k, matrix(a, *a.stride()[-2:], sa[1], sa[0]), matrix(b, b.stride(-1), b.stride(-2), sb[1], sb[0]),
+            output(a.dtype, m, n, dims[0]), outer=dims[1], inner=dims[0],
+        )  # fmt: skip
+        if 0 in shape:
+            product = None
+        call = remember(key, planned((*shape, m, n), product, a.dtype))
+    return run(call, a, b)
+
+
+@custom("matmul_backward", key="AutogradPrivateUse1")
+def matmul_backward(grad, self, other, mask):
+    """Made of differentiable products, so that it has a gradient itself."""
+    if self.dim() == 1 and other.dim() == 1:
+        return (grad * other.conj() if mask[0] else None), (grad * self.conj() if mask[1] else None)
+    a, b, g = self, other, grad
+    if self.dim() == 1:
+        a, g = a.unsqueeze(0), g.unsqueeze(-2)
+    if other.dim() == 1:
+        b, g = b.unsqueeze(1), g.unsqueeze(-1)
+    grad_self = grad_other = None
+    if mask[0]:
+        grad_self = torch.matmul(g, b.mH).sum_to_size(a.shape).reshape(self.shape)
+    if mask[1]:
+        if b.dim() == 2:
+            product = torch.mm(a.reshape(-1, a.shape[-1]).mH, g.reshape(-1, g.shape[-1]))
+        else:
+            product = torch.matmul(a.mH, g).sum_to_size(b.shape)
+        grad_other = product.reshape(other.shape)
+    return grad_self, grad_other
 
 
 # -- linear
