@@ -45,7 +45,7 @@ def _merge(shape, strides, rules, shifts, sizes, fixed: int):
     for k, d in enumerate(range(len(shape) - 1, -1, -1)):
         if k >= fixed and shape[d] == 1 and rules[d] == "n":
             continue
-        if k > fixed and result[2] and rules[d] == "n" == result[2][-1]:
+        if len(result[0]) > fixed and rules[d] == "n" == result[2][-1]:
             if strides[d] == result[1][-1] * result[0][-1]:
                 result[0][-1] *= shape[d]
                 continue
