@@ -108,8 +108,14 @@ def register_pointwise(library: torch.library.Library, entry: Pointwise) -> None
         for name in packet.overloads():
             overload = getattr(packet, name)
             kernel = _pointwise_kernel(run, entry, overload)
-            if kernel is not None:
+            if kernel is not None and not _differentiates_itself(overload):
                 library.impl(overload, kernel, "PrivateUse1")
+
+
+def _differentiates_itself(overload) -> bool:
+    """A composite with no gradient formula (where.ScalarOther): a kernel below autograd would cut its gradient."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has(overload.name(), "CompositeImplicitAutograd") and not has(overload.name(), "Autograd")
 
 
 def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
