@@ -1,0 +1,193 @@
+"""Factorisations and solves against the CPU: real and complex, batches, empty, sizes past one block, gradients."""
+
+import pytest
+import torch
+from _close import adapter_class, close, gradients  # noqa: F401
+
+DTYPES = [torch.float32, torch.complex64]
+SQUARES = [(0, 0), (1, 1), (5, 5), (3, 0, 0), (2, 1, 4, 4), (0, 3, 3), (20, 20), (2, 70, 70), (150, 150)]
+RECTANGLES = [(5, 3), (3, 5), (2, 1, 4, 7), (0, 4), (4, 0), (2, 90, 70), (70, 130)]
+
+
+def sample(shape, dtype, seed=0):
+    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def definite(shape, dtype):
+    """Hermitian, positive definite, well conditioned."""
+    x = sample(shape, dtype)
+    return x @ x.mH / max(shape[-1], 1) + torch.eye(shape[-1], dtype=dtype)
+
+
+def regular(shape, dtype):
+    """Neither symmetric nor badly conditioned."""
+    return sample(shape, dtype) / max(shape[-1], 1) ** 0.5 + 2 * torch.eye(shape[-1], dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SQUARES)
+def test_cholesky(shape, dtype, adapter_class):  # noqa: F811
+    x = definite(shape, dtype)
+    g = x.to("webgpu")
+    b = sample((*shape[:-1], 3), dtype, 1)
+    for upper in (False, True):
+        want = torch.linalg.cholesky(x, upper=upper)
+        close(torch.linalg.cholesky(g, upper=upper), want)
+        close(torch.cholesky(g, upper), torch.cholesky(x, upper))
+        close(torch.cholesky_inverse(want.to("webgpu"), upper), torch.cholesky_inverse(want, upper))
+        close(torch.cholesky_solve(b.to("webgpu"), want.to("webgpu"), upper), torch.cholesky_solve(b, want, upper))
+
+
+def test_cholesky_reads_one_triangle_and_reports():
+    x = definite((6, 6), torch.float32)
+    junk = x + torch.full((6, 6), 1e6).triu(1)
+    close(torch.linalg.cholesky(junk.to("webgpu")), torch.linalg.cholesky(x))
+    close(torch.linalg.cholesky(junk.mT.to("webgpu"), upper=True), torch.linalg.cholesky(x, upper=True))
+    y = torch.stack([x, -x, x])
+    y[2, 4, 4] = -1
+    close(torch.linalg.cholesky_ex(y.to("webgpu")).info, torch.linalg.cholesky_ex(y).info)
+    for f in (torch.linalg.cholesky, torch.cholesky, lambda t: torch.linalg.cholesky_ex(t, check_errors=True)):
+        same_error(f, y)
+        same_error(f, y[1])
+    large = torch.eye(100)
+    large[80, 80] = 0
+    assert torch.linalg.cholesky_ex(large.to("webgpu")).info.item() == 81
+
+
+def same_error(f, *inputs):
+    with pytest.raises(RuntimeError) as want:
+        f(*inputs)
+    with pytest.raises(type(want.value)) as got:
+        f(*(x.to("webgpu") for x in inputs))
+    assert str(got.value).splitlines()[0] == str(want.value).splitlines()[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SQUARES + RECTANGLES)
+def test_lu(shape, dtype, adapter_class):  # noqa: F811
+    x = sample(shape, dtype)
+    g = x.to("webgpu")
+    tolerance = 1e-2 if max(shape[-2:]) > 30 else 1e-4  # the elements of a random matrix's factors are ill conditioned
+    close(torch.linalg.lu_factor(g), torch.linalg.lu_factor(x), tolerance)
+    close(torch.linalg.lu(g), torch.linalg.lu(x), tolerance)
+    p, low, up = torch.linalg.lu(g)
+    close(p.to(dtype) @ low @ up, x, 1e-4)
+
+
+def test_lu_without_pivots_and_views():
+    x = regular((2, 80, 80), torch.float32)
+    g = x.to("webgpu")
+    lu, pivots = torch.linalg.lu_factor(g, pivot=False)
+    low, up = lu.tril(-1) + torch.eye(80, device="webgpu"), lu.triu()
+    close(low @ up, x)
+    assert (pivots.cpu() == torch.arange(1, 81)).all()
+    view = sample((3, 9, 8), torch.float32).to("webgpu").permute(1, 2, 0)[1:6, 2:7]
+    close(torch.linalg.lu_factor(view.mT), torch.linalg.lu_factor(view.cpu().mT))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SQUARES)
+def test_solve(shape, dtype, adapter_class):  # noqa: F811
+    x, b = regular(shape, dtype), sample((*shape[:-1], 3), dtype, 1)
+    g, gb = x.to("webgpu"), b.to("webgpu")
+    close(torch.linalg.inv(g), torch.linalg.inv(x))
+    close(torch.linalg.solve(g, gb), torch.linalg.solve(x, b))
+    close(torch.linalg.solve(g, gb.mT, left=False), torch.linalg.solve(x, b.mT, left=False))
+    close(torch.linalg.solve(g, gb[..., 0]), torch.linalg.solve(x, b[..., 0]))
+    factors = torch.linalg.lu_factor(x)
+    ours = [f.to("webgpu") for f in factors]
+    for left in (True, False):
+        for adjoint in (True, False):
+            rhs = b if left else b.mT
+            want = torch.linalg.lu_solve(*factors, rhs, left=left, adjoint=adjoint)
+            close(torch.linalg.lu_solve(*ours, rhs.to("webgpu"), left=left, adjoint=adjoint), want)
+    if shape[-1] < 100:
+        close(torch.linalg.det(g / 2), torch.linalg.det(x / 2), 1e-3)
+    close(torch.linalg.slogdet(g), torch.linalg.slogdet(x), 1e-3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SQUARES)
+def test_triangular(shape, dtype, adapter_class):  # noqa: F811
+    x, b = regular(shape, dtype), sample((*shape[:-1], 3), dtype, 1)
+    g, gb = x.to("webgpu"), b.to("webgpu")
+    for upper in (True, False):
+        t = x.triu() if upper else x.tril()
+        for unit in (True, False):
+            t = t / 4 if unit else t
+            for left in (True, False):
+                rhs, ours = (b, gb) if left else (b.mT, gb.mT)
+                options = {"upper": upper, "left": left, "unitriangular": unit}
+                close(
+                    torch.linalg.solve_triangular(t.to("webgpu"), ours, **options),
+                    torch.linalg.solve_triangular(t, rhs, **options),
+                )
+    close(torch.triangular_solve(gb, g, transpose=True), torch.triangular_solve(b, x, transpose=True))
+    wide = sample((2, *shape[:-1], 3), dtype)
+    close(
+        torch.linalg.solve_triangular(g.mH, wide.to("webgpu"), upper=True),
+        torch.linalg.solve_triangular(x.mH, wide, upper=True),
+    )
+
+
+def test_errors():
+    singular = torch.zeros(3, 3)
+    for f in (torch.linalg.inv, lambda t: torch.linalg.solve(t, t), torch.linalg.lu_factor):
+        same_error(f, singular)
+        same_error(f, torch.stack([torch.eye(3), singular]))
+    for f in (torch.linalg.inv, torch.linalg.cholesky, torch.linalg.det, torch.linalg.slogdet):
+        same_error(f, torch.ones(2, 3))
+    same_error(torch.linalg.solve, torch.eye(3), torch.ones(2))
+    same_error(torch.linalg.lu, torch.ones(3))
+    same_error(torch.linalg.qr, torch.ones(3))
+    same_error(torch.geqrf, torch.ones(3))
+    same_error(torch.linalg.inv, torch.ones(3, 3, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SQUARES + RECTANGLES)
+def test_qr(shape, dtype, adapter_class):  # noqa: F811
+    x = sample(shape, dtype)
+    g = x.to("webgpu")
+    for mode in ("reduced", "complete", "r"):
+        q, r = torch.linalg.qr(g, mode)
+        want_q, want_r = torch.linalg.qr(x, mode)
+        assert q.shape == want_q.shape and r.shape == want_r.shape
+        if mode != "r":
+            close(q @ r, x)
+            identity = torch.eye(q.shape[-1], dtype=dtype).expand(*q.shape[:-2], q.shape[-1], q.shape[-1])
+            close(q.mH @ q, identity)
+        if dtype is torch.float32 and shape[-2] <= 20:
+            close(q, want_q)
+        if dtype is torch.float32 or max(shape[-2:]) < 20:  # large complex ones differ by the last column's phase
+            close(r, want_r)
+    if max(shape[-2:]) < 20:
+        close(torch.geqrf(g), torch.geqrf(x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(5, 3), (2, 4, 4), (2, 1, 200, 130), (3, 0)])
+def test_reflectors(shape, dtype, adapter_class):  # noqa: F811
+    a, tau = torch.geqrf(sample(shape, dtype))
+    ours = a.to("webgpu"), tau.to("webgpu")
+    close(torch.linalg.householder_product(*ours), torch.linalg.householder_product(a, tau))
+    c = sample((*shape[:-1], 3), dtype, 1)
+    for transpose in (True, False):
+        close(torch.ormqr(*ours, c.to("webgpu"), True, transpose), torch.ormqr(a, tau, c, True, transpose))
+        want = torch.ormqr(a, tau, c.mT.contiguous(), False, transpose)
+        close(torch.ormqr(*ours, c.mT.to("webgpu"), False, transpose), want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(4, 4), (2, 6, 6)])
+def test_gradients(shape, dtype):
+    x, b = regular(shape, dtype), sample((*shape[:-1], 3), dtype, 1)
+    for f in (torch.linalg.inv, torch.linalg.det, lambda t: torch.linalg.slogdet(t)[1]):
+        gradients(f, x)
+    gradients(lambda t: torch.linalg.cholesky(t @ t.mH), x)
+    gradients(lambda t: torch.linalg.lu(t)[1], x)
+    gradients(lambda t: torch.linalg.lu_factor(t)[0], x)
+    gradients(torch.linalg.solve, x, b)
+    gradients(lambda t, c: torch.linalg.solve_triangular(t.tril(), c, upper=False), x, b)
+    gradients(lambda t, c: torch.cholesky_solve(c, torch.linalg.cholesky(t @ t.mH)), x, b)
+    gradients(lambda t: torch.linalg.qr(t)[0] if dtype is torch.float32 else torch.linalg.qr(t)[0].abs(), x)
