@@ -20,6 +20,7 @@ class Caps:
     workgroup_bytes: int
     workgroup_size: int
     max_groups: int = 65535
+    f32_atomic: bool = False  # atomic additions of f32; else by compare-exchange
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,10 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from _compare import MOVED, same, same_gradient, values
 
 import webgpu_backend
-
-from _compare import MOVED, same, same_gradient, values
 
 DEVICE = "webgpu"
 

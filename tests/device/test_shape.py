@@ -71,6 +71,13 @@ def test_moves(dtype):
         same(lambda a: a.tril(diagonal), a)
         same(lambda a: a.transpose(0, 2).triu(diagonal), a)
     same(lambda a: a.tril_(), a)
+    b = values((3, 6, 8), dtype)  # rows of a multiple of four elements
+    for diagonal in (-2, 0, 3):
+        same(lambda b: b.tril(diagonal), b)
+        same(lambda b: b[0].triu(diagonal), b)
+    same(lambda b: F.pad(b, (0, 0, 2, 1, 1, 0), value=1), b)
+    same(lambda b: b.roll(2, 1), b)
+    same(lambda b: b.flip(0, 1), b)
     same(lambda a: torch.rot90(a, 1, (0, 2)), a)
 
 

@@ -1,6 +1,6 @@
 """Rows summed (or their maximum taken) by bag: a thread per bag and column walks the bag's indices in order."""
 
-from functools import lru_cache
+from functools import cache
 from struct import pack
 
 from ..dtypes import DType, carrier
@@ -18,7 +18,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-@lru_cache(maxsize=None)
+@cache
 def _program(weight: DType, index_size: int, largest: bool, weighted: bool, caps: Caps) -> Program:
     own = carrier(weight, caps)
     accumulate = "f64" if own == "f64" else "f32"
@@ -40,7 +40,9 @@ def _program(weight: DType, index_size: int, largest: bool, weighted: bool, caps
     return Program(name, text, "rrr" + "r" * weighted + "www" + "w" * largest, 4 * len(_FIELDS))
 
 
-def plans(weight: DType, index_size: int, largest: bool, weighted: bool, numbers: dict[str, int], caps: Caps) -> list[Plan]:
+def plans(
+    weight: DType, index_size: int, largest: bool, weighted: bool, numbers: dict[str, int], caps: Caps
+) -> list[Plan]:
     """Binds weight, indices, offsets, per-sample weights (where weighted), output, sizes, maxima (where largest) and
     the faults. `numbers` has every parameter but the window.
     """

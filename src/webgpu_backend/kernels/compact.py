@@ -1,6 +1,6 @@
 """Positions of the nonzero elements: count per chunk, exclusive sums of the counts, then each chunk writes its own."""
 
-from functools import lru_cache
+from functools import cache
 from struct import pack
 
 from ..dtypes import DType, carrier
@@ -28,7 +28,7 @@ def chunks(n: int) -> int:
     return -(-n // CHUNK)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _count(dtype: DType, caps: Caps) -> Program:
     test = convert(elements.read(dtype, "b_a", "i", caps), carrier(dtype, caps), "bool")
     kind = elements.array_type(dtype, "e", caps)
@@ -40,7 +40,7 @@ def count(dtype: DType, n: int, offset: int, caps: Caps) -> Plan:
     return _run(_count(dtype, caps), (n, offset), chunks(n), caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _total(caps: Caps) -> Program:
     return _kernel("prefix_total", "compact.wgsl", "rw", 1, caps, step="total")
 
@@ -50,7 +50,7 @@ def total(n: int, caps: Caps) -> Plan:
     return _run(_total(caps), (n,), chunks(n), caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _spread(caps: Caps, rooted: bool) -> Program:
     return _kernel(
         f"prefix_spread{'_root' if rooted else ''}", "compact.wgsl", "w" if rooted else "wr", 1, caps,
@@ -66,7 +66,7 @@ def spread(n: int, rooted: bool, caps: Caps) -> Plan:
     return _run(_spread(caps, rooted), (n,), chunks(n), caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _write(dtype: DType, rank: int, caps: Caps) -> Program:
     test = convert(elements.read(dtype, "b_a", "i", caps), carrier(dtype, caps), "bool")
     kind = elements.array_type(dtype, "e", caps)
@@ -85,7 +85,7 @@ def write(dtype: DType, sizes, offset: int, room: int, caps: Caps) -> Plan:
     return _run(_write(dtype, len(sizes), caps), words, chunks(n), caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _fill(item: int, caps: Caps) -> Program:
     from . import raw
 

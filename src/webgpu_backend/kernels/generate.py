@@ -1,6 +1,6 @@
 """Tensors whose elements follow from their position: arange, linspace, eye, triangle indices."""
 
-from functools import lru_cache
+from functools import cache
 from struct import pack
 
 from ..dtypes import DType, carrier
@@ -11,6 +11,7 @@ from .layout import grid
 from .pointwise import GROUPS, PACKERS, WORKGROUP, _scalar_fields, _scalar_text
 from .render import render
 
+
 def run(name: str, dtype: DType, compute: str, source: str, scalars: tuple[str, ...], values, n: int, caps: Caps):
     """(program, params, grid) for n elements; `source` is an expression in `i` (u32) and the scalars (of `compute`)."""
     program = _program(name, dtype, compute, source, scalars, caps)
@@ -19,13 +20,14 @@ def run(name: str, dtype: DType, compute: str, source: str, scalars: tuple[str, 
     return program, params, grid(threads, WORKGROUP[caps.kind], caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _program(name: str, dtype: DType, compute: str, source: str, scalars: tuple[str, ...], caps: Caps) -> Program:
     own = carrier(dtype, caps)
     fields = ["n: u32"]
     for scalar in scalars:
         fields += _scalar_fields(scalar, compute)
-    emitter = Emitter({"i": "u32"} | dict.fromkeys(scalars, compute), {s: _scalar_text(s, compute) for s in scalars}, caps.i64)
+    texts = {s: _scalar_text(s, compute) for s in scalars}
+    emitter = Emitter({"i": "u32"} | dict.fromkeys(scalars, compute), texts, caps.i64)
     return _render(name, dtype, own, fields, emitter.program(source, [("value", own)]), caps)
 
 
@@ -52,7 +54,7 @@ def line(dtype: DType, compute: str, source: str, scalars: tuple[str, ...], valu
     return program, params, grid(threads, WORKGROUP[caps.kind], caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _line(dtype: DType, compute: str, source: str, scalars: tuple[str, ...], caps: Caps) -> Program:
     own = carrier(dtype, caps)
     fields = ["n: u32", "half: u32", "last: u32"]
@@ -71,7 +73,7 @@ def triangle(dtype: DType, upper: bool, n: int, columns: int, offset: int, rows:
     return program, params, grid(-(-2 * n // (4 * GROUPS[caps.kind])), WORKGROUP[caps.kind], caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _triangle(dtype: DType, upper: bool, caps: Caps) -> Program:
     own = carrier(dtype, caps)
     before = (

@@ -4,7 +4,7 @@ Every output coordinate has a stride in the source and in each index tensor; an 
 differ only in those numbers.
 """
 
-from functools import lru_cache
+from functools import cache
 from struct import pack
 from typing import NamedTuple
 
@@ -97,7 +97,7 @@ def plan(shape, item: int, strides, offset: int, axes: list[Axis], caps: Caps) -
     return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _program(item: int, rank: int, sizes: tuple[int, ...], vector: bool, caps: Caps) -> Program:
     dtype, bare = raw.bits_of(item), raw.plain(caps)
     fields = ["n: u32", *(f"d{d}: u32" for d in range(rank - 1)), "src_o: u32"]

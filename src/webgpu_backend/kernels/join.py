@@ -1,6 +1,6 @@
 """Concatenation: every thread writes four elements of the output, from whichever inputs they come."""
 
-from functools import lru_cache
+from functools import cache
 from struct import pack
 
 from ..program import Caps, Program
@@ -28,7 +28,7 @@ def plan(item: int, lengths: list[int], offsets: list[int], rows: int, caps: Cap
     return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _program(item: int, count: int, vector: bool, caps: Caps) -> Program:
     dtype, bare = raw.bits_of(item), raw.plain(caps)
     mode = "v" if vector else "e"

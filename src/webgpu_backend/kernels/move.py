@@ -4,7 +4,7 @@ Rules: "n" the coordinate as it is; "c" shifted, nothing outside (constant paddi
 edge; "w" wrapped around. Strides may be negative: addresses are sums modulo 2^32.
 """
 
-from functools import lru_cache
+from functools import cache
 from struct import pack
 
 from ..dtypes import Unsupported
@@ -18,7 +18,9 @@ from .render import render
 _U32 = 0xFFFFFFFF
 
 
-def plan(shape, item: int, strides, offset: int, rules: str, shifts, sizes, keep: str, diagonal: int, caps: Caps) -> Plan:
+def plan(
+    shape, item: int, strides, offset: int, rules: str, shifts, sizes, keep: str, diagonal: int, caps: Caps
+) -> Plan:
     """out[c] = source[offset + rule(c) . strides] for a fresh contiguous output; `shifts` and `sizes` are the rules'
     parameters; `keep` is "", "l" or "u": the triangle kept of the last two dimensions. The element's bits that stand
     for "outside" end the parameters.
@@ -34,7 +36,10 @@ def plan(shape, item: int, strides, offset: int, rules: str, shifts, sizes, keep
         words.append(diagonal & _U32)
     if len(words) + 2 > MAX_WORDS:
         raise Unsupported("webgpu: too many dimensions")
-    program = _program(item, "".join(rules), keep, caps)
+    # Four neighbours of a row move together where the row itself is untouched (a triangle cuts lane by lane).
+    vector = rules[0] == "n" and strides[0] == 1 and dims[0] % 4 == 0 and offset % 4 == 0
+    vector = vector and all(s % 4 == 0 for s in strides[1:])
+    program = _program(item, "".join(rules), keep, vector, caps)
     threads = -(-words[0] // (4 * GROUPS[caps.kind]))
     return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
@@ -69,8 +74,8 @@ _RULES = {
 }
 
 
-@lru_cache(maxsize=None)
-def _program(item: int, rules: str, keep: str, caps: Caps) -> Program:
+@cache
+def _program(item: int, rules: str, keep: str, vector: bool, caps: Caps) -> Program:
     dtype, bare = raw.bits_of(item), raw.plain(caps)
     rank = len(rules)
     fields = ["n: u32", *(f"d{d}: u32" for d in range(rank - 1)), "src_o: u32"]
@@ -82,32 +87,37 @@ def _program(item: int, rules: str, keep: str, caps: Caps) -> Program:
         lines += [line.replace("{d}", str(d)) for line in _RULES[rule]]
     if keep:
         fields.append("diagonal: u32")
-        compare = "<=" if keep == "l" else ">="
-        lines.append(f"inside = i32(c0) - i32(c1) {compare} bitcast<i32>(p.diagonal);")
+        lines.append("distance = i32(c0) - i32(c1) - bitcast<i32>(p.diagonal);")
     fields += raw.fields("outside", item)
     lines.append("return " + " + ".join(["p.src_o"] + [f"t{d} * p.src_s{d}" for d in range(rank)]) + ";")
-    main, lanes = [], []
-    carrier = {1: "i32", 2: "i32", 4: "u32", 8: "vec2<u32>"}[item]
-    conditional = "c" in rules or bool(keep)
-    for lane in range(4):
-        main.append(f"let at{lane} = address(min(g * 4u + {lane}u, p.n - 1u));")
-        value = elements.read(dtype, "b_src", f"at{lane}", bare)
-        if conditional:
-            main.append(f"var v{lane}: {carrier} = {raw.text('outside', item)};")
-            main.append(f"if (inside) {{ v{lane} = {value}; }}")
-        else:
-            main.append(f"let v{lane} = {value};")
-        lanes.append(f"v{lane}")
+    blank = raw.text("outside", item)
+    compare = "<=" if keep == "l" else ">="
+    if vector:
+        # Outside there may be no element at the address: element 0 is read instead and not used.
+        load, lanes = elements.read4(dtype, "b_src", "select(0u, there, inside) / 4u", "v", bare)
+        main = ["let there = address(g * 4u);", *load]
+        if keep:
+            lanes = [f"select({blank}, {lane}, distance + {k} {compare} 0)" for k, lane in enumerate(lanes)]
+        elif "c" in rules:
+            lanes = [f"select({blank}, {lane}, inside)" for lane in lanes]
+    else:
+        main, lanes = [], [f"v{lane}" for lane in range(4)]
+        for lane in range(4):
+            main.append(f"let at{lane} = address(min(g * 4u + {lane}u, p.n - 1u));")
+            if keep:
+                main.append(f"inside = distance {compare} 0;")
+            main.append(f"var v{lane} = {blank};")
+            main.append(f"if (inside) {{ v{lane} = {elements.read(dtype, 'b_src', f'at{lane}', bare)}; }}")
     main += elements.write4(dtype, "b_out", "g", lanes, bare)
     text = render(
         "move.wgsl",
         caps,
         fields=fields,
-        source=elements.array_type(dtype, "e", bare),
+        source=elements.array_type(dtype, "v" if vector else "e", bare),
         out=elements.array_type(dtype, "v", bare),
         address=lines,
         main=main,
         workgroup=WORKGROUP[caps.kind],
         groups=GROUPS[caps.kind],
     )
-    return Program(f"move_{item}_{rules}{keep}", text, "rw", 4 * len(fields))
+    return Program(f"move_{item}_{rules}{keep}{'v' if vector else ''}", text, "rw", 4 * len(fields))

@@ -1,7 +1,7 @@
 """Elements as bits: data movement asks only how wide an element is, so one shader serves every dtype of a width."""
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 
 from ..dtypes import UINT8, UINT16, UINT32, UINT64, DType, Unsupported
 from ..program import Caps
@@ -17,7 +17,7 @@ def bits_of(size: int) -> DType:
         raise Unsupported(f"webgpu: no kernels for elements of {size} bytes") from None
 
 
-@lru_cache(maxsize=None)
+@cache
 def plain(caps: Caps) -> Caps:
     """Bits need no optional feature: eight bytes are two words, halves are packed by hand."""
     return replace(caps, i64=False, f16=False)

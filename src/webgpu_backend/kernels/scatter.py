@@ -5,7 +5,7 @@ Stores that several threads may aim at the same word go through compare-exchange
 through per-element lists, see `link`.
 """
 
-from functools import lru_cache
+from functools import cache
 from struct import pack
 
 from ..dtypes import DType, Unsupported, carrier
@@ -13,7 +13,16 @@ from ..program import Caps, Program
 from . import elements, raw
 from .expression import Emitter, wgsl_type
 from .index import (
-    MAX_BINDINGS, MAX_WORDS, Axis, Plan, coordinates, dot, index_bindings, index_fields, index_lines, index_words,
+    MAX_BINDINGS,
+    MAX_WORDS,
+    Axis,
+    Plan,
+    coordinates,
+    dot,
+    index_bindings,
+    index_fields,
+    index_lines,
+    index_words,
 )  # fmt: skip
 from .layout import collapse, grid, numel
 from .pointwise import WORKGROUP
@@ -63,7 +72,7 @@ def plan(shape, dtype: DType, how: str, target, value, axes: list[Axis], caps: C
     return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _program(dtype: DType, how: str, rank: int, sizes, tensor: bool, vector: bool, caps: Caps) -> Program:
     bare = raw.plain(caps)
     fields = ["n: u32", *(f"d{d}: u32" for d in range(rank - 1)), "dst_o: u32"]
@@ -126,6 +135,8 @@ def _store(dtype: DType, how: str, caps: Caps):
         return lines, "array<atomic<u32>>", None
     if how == "sum" and dtype.name in ("int32", "uint32"):
         return ["atomicAdd(&b_dst[at], bitcast<u32>(v));"], "array<atomic<u32>>", None
+    if how == "sum" and dtype.name == "float32" and caps.f32_atomic:
+        return ["atomicAdd(&b_dst[at], v);"], "array<atomic<f32>>", None
     if dtype.size > 4:
         raise Unsupported(f"webgpu: no atomic {how} of {dtype.name}")
     combine = None if how == "set" else combiner(how, dtype, caps)
@@ -178,7 +189,7 @@ def plan_link(shape, target, axes: list[Axis], caps: Caps) -> Plan:
     return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _link_program(rank: int, sizes, caps: Caps) -> Program:
     fields = ["n: u32", *(f"d{d}: u32" for d in range(rank - 1)), "dst_o: u32"]
     fields += [f"dst_s{d}: u32" for d in range(rank)] + index_fields(rank, len(sizes))
@@ -210,7 +221,7 @@ def _link_program(rank: int, sizes, caps: Caps) -> Program:
 WALK = 32768  # list elements per dispatch: a software driver stops silently after 65,535 loop trips
 
 
-@lru_cache(maxsize=None)
+@cache
 def walk_program(dtype: DType, how: str, caps: Caps) -> Program:
     """Joins up to WALK more elements of each list into a contiguous target: binds value, next, head, target."""
     type_, body = combiner(how, dtype, caps)

@@ -89,7 +89,8 @@ def index_select(self, dim, index):
             if dim not in (0, -1):
                 raise IndexError(f"Dimension out of range (expected to be in range of [-1, 0], but got {dim})")
             if index.numel() != 1:
-                raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.numel()} value(s)")
+                count = index.numel()
+                raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
             return (), (), [axis(index, (), 1, 0, "index_select", 0, False)]
         d = torch._prims_common.canonicalize_dim(self.dim(), dim)
         shape, strides, steps = list(self.shape), list(self.stride()), [0] * self.dim()
@@ -170,6 +171,30 @@ def device_indices(self: torch.Tensor, indices) -> list[torch.Tensor | None]:
     return result
 
 
+def flat_mask(self: torch.Tensor, indices):
+    """A single mask of several dimensions as a vector over a flattened view of self: one index tensor, not several.
+
+    Gives (view, indices), or None where self has no such view.
+    """
+    given = [k for k, i in enumerate(indices) if i is not None]
+    if len(given) != 1 or indices[given[0]].dtype is not torch.bool or indices[given[0]].dim() < 2:
+        return None
+    at, mask = given[0], indices[given[0]]
+    end = at + mask.dim()
+    if tuple(self.shape[at:end]) != tuple(mask.shape) or not self.numel():
+        return None
+    if any(self.stride(d) != self.stride(d + 1) * self.shape[d + 1] for d in range(at, end - 1)):
+        return None
+    if mask.device.type != T.NAME:
+        mask = mask.to(T.DEVICE)
+    view = T.as_strided(
+        self,
+        (*self.shape[:at], mask.numel(), *self.shape[end:]),
+        (*self.stride()[:at], self.stride(end - 1), *self.stride()[end:]),
+    )
+    return view, [*indices[:at], mask.reshape(-1)]
+
+
 def advanced(self: torch.Tensor, indices: list[torch.Tensor | None], op: str):
     """(result shape, strides of self over it, axes in the order of the given index tensors)."""
     given = [d for d, i in enumerate(indices) if i is not None]
@@ -220,6 +245,9 @@ def few(self: torch.Tensor, indices: list[torch.Tensor | None]):
 
 @custom("index.Tensor")
 def index_tensor(self, indices):
+    flat = flat_mask(self, indices)
+    if flat is not None:
+        self, indices = flat
     indices = device_indices(self, indices)
     given = [i for i in indices if i is not None]
     if not given:

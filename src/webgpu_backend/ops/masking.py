@@ -4,16 +4,15 @@ import torch
 
 from .. import tensor as T
 from ..kernels import compact
+from ..kernels.pointwise import Spec
 from ..launch import caps, launch, launch_guarded
 from ..runtime.faults import site
-from ..kernels.pointwise import Spec
 from .copy import device_copy
 from .elementwise import Elementwise, _scalar_name, broadcast_shape
 from .table import Pointwise, custom
 
-_fill = Elementwise(
-    Pointwise("masked_fill", Spec("masked_fill", "where(b, c, a)", ("a", "b", "c"), (), (("b", "bool"), ("c", "T"))), "none")
-)
+_SPEC = Spec("masked_fill", "where(b, c, a)", ("a", "b", "c"), (), (("b", "bool"), ("c", "T")))
+_fill = Elementwise(Pointwise("masked_fill", _SPEC, "none"))
 
 
 def _sums(self: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,7 +12,7 @@ from ..kernels.pointwise import WORKGROUP
 from ..launch import caps, launch, launch_guarded
 from .copy import device_copy, fill
 from .elementwise import _check_overlap, _scalar_name
-from .indexing import _INDEX_SIZE, advanced, along, axis, device_indices, few, key_of, like, remember
+from .indexing import _INDEX_SIZE, advanced, along, axis, device_indices, few, flat_mask, key_of, like, remember
 from .table import custom
 
 aten = torch.ops.aten
@@ -418,12 +418,19 @@ def index_put_(self, indices, values, accumulate=False):
             mask = mask.reshape([*mask.shape, *[1] * (self.dim() - at - mask.dim())])
             self.masked_fill_(mask, values.reshape(()))
             return self
+    whole = self
+    flat = flat_mask(self, indices)
+    if flat is not None:
+        self, indices = flat
     indices = device_indices(self, indices)
     given = [i for i in indices if i is not None]
     how = "sum" if accumulate else "set"
     if not given:
         return self.add_(values) if accumulate else self.copy_(values)
-    shape = advanced(self, indices, "index_put")[0]
+    key = ("shape", self.shape, tuple([None if i is None else i.shape for i in indices]))
+    shape = _PLANS.get(key)
+    if shape is None:
+        shape = remember(_PLANS, key, advanced(self, indices, "index_put")[0])
     if list(values.shape) != list(shape):
         try:
             values = values.expand(shape)
@@ -433,7 +440,7 @@ def index_put_(self, indices, values, accumulate=False):
                 f"of shape {list(shape)}"
             ) from None
     if not numel(shape):
-        return self
+        return whole
     if len(given) > 4:
         return _put_joined(self, indices, values, accumulate, shape)
     values, *given = apart(self, values, *given)
@@ -441,7 +448,7 @@ def index_put_(self, indices, values, accumulate=False):
     for d, index in zip(places, given):
         indices[d] = index
     write(("index_put", places), how, self, given, values, lambda target: advanced(target, indices, "index_put"))
-    return self
+    return whole
 
 
 def _put_joined(self, indices, values, accumulate, shape):

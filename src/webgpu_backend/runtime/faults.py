@@ -34,8 +34,8 @@ def error(words: tuple[int, ...]) -> Exception:
     index -= (high >> 31) << 64
     if op == "masked_scatter":
         return RuntimeError(
-            f"masked_scatter: expected self and source to have same dtypes and as many source elements as ones in the "
-            f"mask, but the source has {size} elements and the mask asks for element {index}"
+            "masked_scatter: expected at least as many elements in source as ones in the mask, but it "
+            f"has {size} and the mask asks for element {index}"
         )
     return IndexError(
         f"index {index} is out of bounds for dimension {dim} with size {size} (in aten::{op}; the device reports it "
@@ -44,7 +44,7 @@ def error(words: tuple[int, ...]) -> Exception:
 
 
 class Faults:
-    """The words on the device; `watched` says that a kernel which may set them has been recorded since the last look."""
+    """The words on the device; `watched`: a kernel that may set them has been recorded since the last look."""
 
     __slots__ = ("block", "watched")
 

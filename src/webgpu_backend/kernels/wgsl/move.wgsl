@@ -7,6 +7,8 @@ struct P {
 @group(0) @binding(1) var<storage, read_write> b_out: {{ out }};
 
 var<private> inside: bool = true;
+// Columns to the right of the diagonal.
+var<private> distance: i32 = 0;
 
 fn address(element: u32) -> u32 {
     var r = element;
