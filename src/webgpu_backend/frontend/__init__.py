@@ -7,11 +7,12 @@ import pkgutil
 def install() -> None:
     """Registers the device and the operator table. Touches no adapter: that waits for the first tensor."""
     from .. import ops
-    from . import device, dispatch, views
+    from . import device, dispatch, doubles, views
 
     for module in pkgutil.iter_modules(ops.__path__):
         importlib.import_module(f"{ops.__name__}.{module.name}")
     device.register()
     views.patch_storage()
     views.patch_dlpack()
+    doubles.patch()
     dispatch.register()
