@@ -100,16 +100,39 @@ def test_batches_and_addends(dtype, kind):
     if kind == "gpu" and dtype not in (torch.float32, torch.bfloat16):
         pytest.skip("reads of these dtypes are the same text in both families")
     check(torch.bmm, make(dtype, 3, 9, 8), make(dtype, 3, 8, 12), depth=8)
-    check(lambda a, b: torch.bmm(a.transpose(0, 1), b.transpose(1, 2)), make(dtype, 9, 3, 8), make(dtype, 3, 12, 8), depth=8)
+    check(
+        lambda a, b: torch.bmm(a.transpose(0, 1), b.transpose(1, 2)),
+        make(dtype, 9, 3, 8),
+        make(dtype, 3, 12, 8),
+        depth=8,
+    )
     check(lambda a, b: torch.bmm(a.expand(4, 9, 8), b), make(dtype, 1, 9, 8), make(dtype, 4, 8, 3), depth=8)
     for c in (make(dtype, 3, 9, 12), make(dtype, 9, 1), make(dtype, 12), make(dtype, 3, 1, 1)):
-        check(lambda c, a, b: torch.baddbmm(c, a, b, beta=2, alpha=3), c, make(dtype, 3, 9, 8), make(dtype, 3, 8, 12), depth=72)
+        check(
+            lambda c, a, b: torch.baddbmm(c, a, b, beta=2, alpha=3),
+            c,
+            make(dtype, 3, 9, 8),
+            make(dtype, 3, 8, 12),
+            depth=72,
+        )
     check(lambda c, a, b: torch.addbmm(c, a, b, beta=2, alpha=3), make(dtype, 9, 12), make(dtype, 5, 9, 8),
           make(dtype, 5, 8, 12), depth=360)  # fmt: skip
     check(torch.addmm, make(dtype, 12), make(dtype, 9, 8), make(dtype, 8, 12), depth=8)
-    check(lambda c, a, b: torch.addmm(c.t(), a, b, beta=3), make(dtype, 12, 9), make(dtype, 9, 8), make(dtype, 8, 12), depth=8)
+    check(
+        lambda c, a, b: torch.addmm(c.t(), a, b, beta=3),
+        make(dtype, 12, 9),
+        make(dtype, 9, 8),
+        make(dtype, 8, 12),
+        depth=8,
+    )
     check(torch.mv, make(dtype, 9, 8), make(dtype, 8), depth=8)
-    check(lambda c, a, v: torch.addmv(c, a, v, beta=2, alpha=2), make(dtype, 9), make(dtype, 9, 8), make(dtype, 8), depth=32)
+    check(
+        lambda c, a, v: torch.addmv(c, a, v, beta=2, alpha=2),
+        make(dtype, 9),
+        make(dtype, 9, 8),
+        make(dtype, 8),
+        depth=32,
+    )
     check(lambda c, a, v: torch.addmv(c, a, v), make(dtype, 1), make(dtype, 9, 8), make(dtype, 8), depth=32)
     check(torch.dot, make(dtype, 37), make(dtype, 37), depth=37)
     check(torch.vdot, make(dtype, 37), make(dtype, 37), depth=37)
@@ -184,7 +207,13 @@ def test_composites():
 def test_linear_and_gradients(dtype, kind):
     if kind == "gpu" and dtype != torch.float32:
         pytest.skip("reads of these dtypes are the same text in both families")
-    for shape, transposed in [((7, 12), False), ((2, 5, 12), False), ((2, 5, 12), True), ((12,), False), ((2, 3, 4, 12), True)]:
+    for shape, transposed in [
+        ((7, 12), False),
+        ((2, 5, 12), False),
+        ((2, 5, 12), True),
+        ((12,), False),
+        ((2, 3, 4, 12), True),
+    ]:
         for bias in (True, False):
             x, w, b = make(dtype, *shape), make(dtype, 6, 12), make(dtype, 6) if bias else None
 
@@ -263,3 +292,24 @@ def test_errors_are_torchs(call):
     with pytest.raises(RuntimeError) as got:
         call("webgpu")
     assert str(got.value).split("\n")[0] == str(wanted.value).split("\n")[0]
+
+
+def test_matmul_under_transforms():
+    a, b = torch.randn(3, 4, 5), torch.randn(3, 5, 2)
+    wanted = torch.func.grad(lambda x: (x @ b).pow(2).sum())(a)
+    right = b.to("webgpu")
+    got = torch.func.grad(lambda x: (x @ right).pow(2).sum())(a.to("webgpu"))
+    torch.testing.assert_close(got.cpu(), wanted, rtol=1e-4, atol=1e-4)
+    got = torch.vmap(torch.matmul)(a.to("webgpu"), right)
+    torch.testing.assert_close(got.cpu(), a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_complex_batches():
+    a, b = torch.randn(2, 3, 4, 5, dtype=torch.complex64), torch.randn(3, 4, 5, dtype=torch.complex64)
+    results = []
+    for device in ("cpu", "webgpu"):
+        x, y = a.to(device).requires_grad_(), b.to(device).requires_grad_()
+        z = x @ y.mH
+        results.append([z, *torch.autograd.grad(z, (x, y), torch.ones_like(z) * 2j)])
+    for wanted, got in zip(*results):
+        torch.testing.assert_close(got.detach().cpu(), wanted.detach(), rtol=1e-4, atol=1e-4)

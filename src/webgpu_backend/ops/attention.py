@@ -77,9 +77,7 @@ def backward(grad, q, k, v, mask, out, lse, causal: bool, scale: float, wanted):
     inputs = (q, k, v, grad, stats) if mask is None else (q, k, v, grad, mask, stats)
     dq = dk = dv = None
     if wanted[0]:
-        step = _planned(
-            ("queries", *key), lambda: plan("queries", shape, dtype, operands, how, causal, scale, caps())
-        )
+        step = _planned(("queries", *key), lambda: plan("queries", shape, dtype, operands, how, causal, scale, caps()))
         dq = T.empty(q.shape, q.dtype)
         launch(step.program, (*inputs, dq), step.params, step.grid)
     if wanted[1] or wanted[2]:
@@ -124,6 +122,8 @@ def _composed(q, k, v, mask, causal, scale):
 def _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> None:
     """Raises Unsupported for what torch's composite takes, which also words the errors."""
     tensors = (query, key, value)
+    if torch._C._are_functorch_transforms_active():
+        raise Unsupported("webgpu: transforms see torch's composite")
     if dropout_p or any(t.dtype not in _DTYPES or t.dtype != query.dtype or t.dim() < 3 for t in tensors):
         raise Unsupported("webgpu: attention with dropout, mixed dtypes or fewer than three dimensions")
     if any(t.device.type != T.NAME or t.numel() == 0 for t in tensors):

@@ -132,9 +132,7 @@ def mm(self, mat2):
 
 def _two(a, b, **rest) -> Product:
     (m, k), n = a.shape, b.shape[1]
-    return Product(
-        m, n, k, matrix(a, *a.stride()), matrix(b, b.stride(1), b.stride(0)), output(a.dtype, m, n), **rest
-    )
+    return Product(m, n, k, matrix(a, *a.stride()), matrix(b, b.stride(1), b.stride(0)), output(a.dtype, m, n), **rest)
 
 
 @custom("addmm")
@@ -348,6 +346,8 @@ def _broadcast(a, b):
         supported(a, b)
         if a.shape[-1] != b.shape[-2] or a.dtype != b.dtype:
             raise Unsupported("webgpu: torch's composite words this error")
+        if a.is_conj() or b.is_conj():  # seen above the key that resolves it
+            return _broadcast(a.resolve_conj(), b.resolve_conj())
         shape = broadcast_shape([a.shape[:-2], b.shape[:-2]])
         (m, k), n = a.shape[-2:], b.shape[-1]
         wide = [broadcast_strides(View(None, tuple(x.shape[:-2]), x.stride()[:-2]), shape) for x in (a, b)]
@@ -365,26 +365,38 @@ def _broadcast(a, b):
     return run(call, a, b)
 
 
-@custom("matmul_backward", key="AutogradPrivateUse1")
-def matmul_backward(grad, self, other, mask):
-    """Made of differentiable products, so that it has a gradient itself."""
-    if self.dim() == 1 and other.dim() == 1:
-        return (grad * other.conj() if mask[0] else None), (grad * self.conj() if mask[1] else None)
-    a, b, g = self, other, grad
-    if self.dim() == 1:
-        a, g = a.unsqueeze(0), g.unsqueeze(-2)
-    if other.dim() == 1:
-        b, g = b.unsqueeze(1), g.unsqueeze(-1)
-    grad_self = grad_other = None
-    if mask[0]:
-        grad_self = torch.matmul(g, b.mH).sum_to_size(a.shape).reshape(self.shape)
-    if mask[1]:
-        if b.dim() == 2:
-            product = torch.mm(a.reshape(-1, a.shape[-1]).mH, g.reshape(-1, g.shape[-1]))
-        else:
-            product = torch.matmul(a.mH, g).sum_to_size(b.shape)
-        grad_other = product.reshape(other.shape)
-    return grad_self, grad_other
+@custom("matmul", key="AutogradPrivateUse1")
+def differentiable_matmul(self, other):
+    """Torch's own formula refuses complex numbers, so the gradient of batches is ours."""
+    if torch._C._are_functorch_transforms_active():
+        raise Unsupported("webgpu: transforms see torch's composite")
+    left, right = self.dim(), other.dim()
+    if left == 2 and right == 2:
+        return torch.mm(self, other)
+    if left >= 3 and right >= 3:
+        if torch.is_grad_enabled() and (self.requires_grad or other.requires_grad):
+            return Batches.apply(self, other)
+        return _broadcast(self, other)
+    if left >= 3 and right == 2 and self.shape[-1] == other.shape[0] and self.dtype == other.dtype:
+        return torch.nn.functional.linear(self, other.t())
+    raise Unsupported("webgpu: matmul of these ranks is torch's composite")
+
+
+class Batches(torch.autograd.Function):
+    """The product of broadcast batches; its gradient is made of such products, so it has one as well."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return _broadcast(a, b)
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, b = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        grad_a = torch.matmul(grad, b.mH).sum_to_size(a.shape) if wanted[0] else None
+        grad_b = torch.matmul(a.mH, grad).sum_to_size(b.shape) if wanted[1] else None
+        return grad_a, grad_b
 
 
 # -- linear
@@ -486,8 +498,7 @@ def _grad_weight(x, grad) -> torch.Tensor:
     if call is None:
         left, right = rows_of(grad), rows_of(x)
         if left is None or right is None or left[0] != right[0] or left[0][0] > 1:
-            left_flat, right_flat = grad.reshape(-1, grad.shape[-1]), x.reshape(-1, x.shape[-1])
-            return mm(left_flat.t(), right_flat)
+            return mm(torch.atleast_2d(grad).flatten(0, -2).t(), torch.atleast_2d(x).flatten(0, -2))
         (_, inner, m), (_, gi, gm), (_, xi, xm) = left[0], left[1], right[1]
         n, k = grad.shape[-1], x.shape[-1]
         product = Product(
