@@ -29,7 +29,7 @@ def test_max_pool2d(window, adapter_class):  # noqa: F811
 
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("include_pad", [True, False])
-@pytest.mark.parametrize("divisor", [None, 5])
+@pytest.mark.parametrize("divisor", [None, 5, -3])
 def test_avg_pool2d(window, include_pad, divisor):
     arguments = {**window, "count_include_pad": include_pad, "divisor_override": divisor}
     for x in LAYOUTS:

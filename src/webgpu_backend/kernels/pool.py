@@ -30,7 +30,7 @@ def kernel(kind: str, window: str, dtype: DType, channels_last: bool, include_pa
         functions = [indexed.function("beats", beats, {"a": c, "b": c}, "bool", caps)]
     if kind in ("avg", "avg_backward"):
         divide = "a / float(b)" if c == "f32" else "a / b" if floating else "trunc_divide(a, b)"
-        functions.append(indexed.function("over", divide, {"a": c, "b": "u32"}, c, caps))
+        functions.append(indexed.function("over", divide, {"a": c, "b": "i32"}, c, caps))
     reads = {
         "max": (("a", dtype),),
         "avg": (("a", dtype),),
@@ -42,7 +42,7 @@ def kernel(kind: str, window: str, dtype: DType, channels_last: bool, include_pa
         writes = (("out", dtype), ("outi", INT64))
     fields = SIZES + WINDOW + (STRIDES if kind in ("max", "avg") else ())
     if kind in ("avg", "avg_backward"):
-        fields += ("divisor",)
+        fields += ("divisor:i32",)
     if window == "fractional":
         reads += (("r", FLOAT32),)
         fields += ("dims",)

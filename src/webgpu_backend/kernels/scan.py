@@ -5,7 +5,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from ..dtypes import INT32, WGSL_TYPE, DType, carrier
+from ..dtypes import INT32, WGSL_TYPE, DType, Unsupported, carrier
 from ..program import Caps, Program
 from .indexed import from_u32, function, operands
 from .layout import spread
@@ -17,7 +17,7 @@ ROW_GROUPS = 1024  # workgroups that fill a GPU
 WORKGROUP = {"serial": {"gpu": 64, "cpu": 16}, "row": {"gpu": 256, "cpu": 64}}
 PER_THREAD = 4
 
-COMBINE = {"cumsum": "a + b", "cumprod": "a * b", "logcumsumexp": "logaddexp(a, b)"}
+COMBINE = {"cumsum": "a + b", "cumprod": "a * b"}
 LATER = {"cummax": "b >= a", "cummin": "b <= a"}
 FIELDS = ("threads", "length", "inner", "chunk", "chunks")
 
@@ -66,7 +66,12 @@ def program(
         reads += [("c", carried)] + ([("ci", INT32)] if paired else [])
     writes = [("out", out)] + ([("outi", index)] if paired else [])
     head, access, packer = operands(tuple(reads), tuple(writes), "e" * len(writes), FIELDS, caps)
-    if not paired:
+    logs = op == "logcumsumexp" and ("inside" if source.name == "complex64" else "first")
+    if logs:
+        if carrier(source, caps) == "f64":
+            raise Unsupported("webgpu: logcumsumexp has no kernel for float64")
+        c, combine = "c64", ""
+    elif not paired:
         combine = function("combine", COMBINE[op], {"a": c, "b": c}, c, caps)
     else:
         later = LATER[op]
@@ -79,7 +84,8 @@ def program(
     text = render(
         "scan.wgsl", caps, head=head, combine=combine, kind=kind, paired=paired, indexed=indexed, total=total,
         carried=carried is not None, C=c, T=WGSL_TYPE[c], workgroup=workgroup, per=PER_THREAD, index_dtype=index,
-        index=lambda value, dtype: from_u32(value, dtype, caps), steps=_steps(workgroup), **access,
+        index=lambda value, dtype: from_u32(value, dtype, caps), steps=_steps(workgroup),
+        logs=logs, raw=out.name == "complex64", **access,
     )  # fmt: skip
     tags = "_".join(d.short for _, d in (*reads, *writes))
     name = f"{op}_{kind}{'_total' if total else ''}_{tags}"

@@ -34,7 +34,8 @@ def _along(op: str, source: torch.Tensor, out: torch.Tensor, sizes, indices=None
     dtype = out.dtype
     carry: tuple = ()
     if step.chunks > 1:
-        totals = T.empty((outer, step.chunks, inner), wide(dtype))
+        kept = torch.complex64 if op == "logcumsumexp" else wide(dtype)
+        totals = T.empty((outer, step.chunks, inner), kept)
         places = None if indices is None else T.empty((outer, step.chunks, inner), torch.int32)
         _pass(op, source, totals, step, sizes, places, own, (), True)
         carry = (T.empty(totals.shape, totals.dtype),)

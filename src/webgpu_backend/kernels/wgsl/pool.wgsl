@@ -112,7 +112,7 @@ fn at(i: u32) -> {{ result }} {
             }
         }
     }
-    return over(sum, {{ "divisor(q.z, q.y, q.x)" if fixed else "u32(max((z1 - z0) * (y1 - y0) * (x1 - x0), 1))" }});
+    return over(sum, {{ "divisor(q.z, q.y, q.x)" if fixed else "max((z1 - z0) * (y1 - y0) * (x1 - x0), 1)" }});
 }
 {% elif kind == "max_backward" %}
 
@@ -152,7 +152,7 @@ fn at(i: u32) -> {{ result }} {
             for (var x = x0; x < x1; x++) {
                 let j = plane + (z * p.oh + y) * p.ow + x;
 {% if window == "adaptive" %}
-                let count = u32((end(z, p.depth, p.od) - start(z, 0u, 0u, 0u, p.depth, p.od))
+                let count = ((end(z, p.depth, p.od) - start(z, 0u, 0u, 0u, p.depth, p.od))
                     * (end(y, p.height, p.oh) - start(y, 0u, 0u, 0u, p.height, p.oh))
                     * (end(x, p.width, p.ow) - start(x, 0u, 0u, 0u, p.width, p.ow)));
                 sum = add(sum, over({{ g("j") }}, count));
@@ -177,11 +177,11 @@ fn extent(o: u32, k: u32, s: u32, pad: u32, size: u32) -> u32 {
 {% endif %}
 }
 
-fn divisor(z: u32, y: u32, x: u32) -> u32 {
-    if (p.divisor != 0u) {
+fn divisor(z: u32, y: u32, x: u32) -> i32 {
+    if (p.divisor != 0) {
         return p.divisor;
     }
-    return max(extent(z, p.kz, p.sz_, p.pz, p.depth) * extent(y, p.ky, p.sy_, p.py, p.height) * extent(x, p.kx, p.sx_, p.px, p.width), 1u);
+    return i32(max(extent(z, p.kz, p.sz_, p.pz, p.depth) * extent(y, p.ky, p.sy_, p.py, p.height) * extent(x, p.kx, p.sx_, p.px, p.width), 1u));
 }
 {% endif %}
 {{ main }}

@@ -15,6 +15,25 @@ fn load(at: u32, j: u32) -> V {
     return V({{ a("at", C) }}, j);
 {% endif %}
 }
+{% elif logs %}
+// Exponentials relative to the largest element, and that element: rounding does not add up along the line.
+alias V = vec2<f32>;
+
+fn rescaled(x: V, top: f32) -> f32 {
+    if (x.x == top) {
+        return x.y;
+    }
+    return x.y * f32_exp(x.x - top);
+}
+
+fn join(a: V, b: V) -> V {
+    let top = f32_max(a.x, b.x);
+    return V(top, rescaled(a, top) + rescaled(b, top));
+}
+
+fn load(at: u32, j: u32) -> V {
+    return {{ a("at") if logs == "inside" else "V(%s, 1.0)" % a("at", "f32") }};
+}
 {% else %}
 alias V = {{ T }};
 
@@ -31,6 +50,8 @@ fn store(at: u32, x: V) {
 {% if paired %}
     {{ out("at", "x.v", C) }}
     {{ outi("at", index("x.i", index_dtype)) }}
+{% elif logs and not raw %}
+    {{ out("at", "(x.x + f32_log(x.y))", "f32") }}
 {% else %}
     {{ out("at", "x", C) }}
 {% endif %}
