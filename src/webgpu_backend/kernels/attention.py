@@ -4,7 +4,7 @@ Three kernels share one template. `forward` and `queries` (dq) own a tile of que
 (dk, dv) owns a tile of keys and walks over queries of every head that shares them.
 """
 
-from functools import lru_cache
+from functools import cache
 from struct import pack
 from typing import NamedTuple
 
@@ -100,7 +100,7 @@ def plan(
     return Step(program, pack(f"<{len(words)}If", *words, scale), spread(total, caps))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _program(mode, dtype, mask, causal, tile, wide, caps) -> Program:
     fields = ["l", "s", "e4", "v4", "heads", "ratio", "blocks", "total", "rows_total"]
     inputs = ["q", "k", "v"] if mode == "forward" else ["q", "k", "v", "g"]
@@ -138,7 +138,7 @@ def plan_delta(shape: Shape, dtype: DType, grad: Strides, caps: Caps) -> Step:
     return Step(_delta_program(dtype, caps), params, spread(-(-rows // 64), caps))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _delta_program(dtype: DType, caps: Caps) -> Program:
     vector = elements.array_type(dtype, "v", caps)
     bindings = [("g_in", "read", vector), ("o_in", "read", vector), ("lse", "read", "array<f32>"),

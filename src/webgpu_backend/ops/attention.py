@@ -113,7 +113,7 @@ class Attention(torch.autograd.Function):
 def _composed(q, k, v, mask, causal, scale):
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(mask.logical_not(), -math.inf)
-    shared = q.shape[1] != k.shape[1]
+    shared = q.shape[-3] != k.shape[-3]
     return torch.ops.aten._scaled_dot_product_attention_math(
         q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=shared
     )[0]
@@ -151,7 +151,13 @@ def scaled_dot_product_attention(
     _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     e = query.shape[-1]
     if query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
-        raise Unsupported("webgpu: few scores are cheaper as products")
+        if query.dtype == torch.float32:
+            raise Unsupported("webgpu: few scores are cheaper as products")
+        # Products of narrow dtypes would round the scores: as wide as the fused kernels compute.
+        wide = [t.float() for t in (query, key, value)]
+        if attn_mask is not None and attn_mask.dtype != torch.bool:
+            attn_mask = attn_mask.float()
+        return _composed(*wide, attn_mask, is_causal, scale).to(query.dtype)
     scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
     flat = [t.reshape(-1, *t.shape[-3:]) for t in (query, key, value)]
     needs = torch.is_grad_enabled() and any(t.requires_grad for t in flat)
