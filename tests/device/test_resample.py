@@ -56,6 +56,11 @@ def test_low_precision(dtype):
 def test_bytes_and_errors():
     x = (torch.rand(2, 3, 9, 11) * 255).to(torch.uint8)
     close(F.interpolate(x.to("webgpu"), scale_factor=1.7), F.interpolate(x, scale_factor=1.7))
+    for mode in ("bilinear", "bicubic"):
+        for antialias in (False, True):
+            for size in ((15, 18), (4, 5), (9, 20)):
+                arguments = {"size": size, "mode": mode, "antialias": antialias}
+                close(F.interpolate(x.to("webgpu"), **arguments), F.interpolate(x, **arguments))
     for device in ("cpu", "webgpu"):
         with pytest.raises(RuntimeError, match="Input and output sizes should be greater than 0"):
             F.interpolate(X[2].to(device), size=(0, 3), mode="bilinear")

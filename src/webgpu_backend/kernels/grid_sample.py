@@ -23,8 +23,14 @@ def kernel(kind: str, mode: str, padding: str, dims: int, corners: bool, dtype: 
         "backward": (("a", dtype), ("g", dtype), ("dy", dtype)),
     }[kind]
     writes = (("where_", INT64), ("share", FLOAT32)) if kind == "taps" else (("out", dtype),)
+    rounding = "x"
+    if dtype.name == "float16":
+        rounding = "f32(f16(x))" if caps.f16 else "unpack2x16float(f16_bits(x)).x"
+    elif dtype.name == "bfloat16":
+        rounding = "bitcast<f32>(bf16_bits(x) << 16u)"
     names = (
         ("kind", kind),
+        ("rounding", rounding),
         ("mode", mode),
         ("padding", padding),
         ("dims", dims),

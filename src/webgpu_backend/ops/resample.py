@@ -1,5 +1,7 @@
 """Interpolation (nearest, linear, cubic, antialiased) with gradients."""
 
+from functools import lru_cache
+
 import torch
 
 from .. import tensor as T
@@ -74,6 +76,31 @@ def _forward(op, mode, dims, x, output_size, corners, scales, antialias=False):
     return out
 
 
+@lru_cache(maxsize=64)
+def _byte_tables(*filter_) -> tuple:
+    lows, weights, taps, bits = resample.byte_weights(*filter_)
+    return *(torch.tensor(t, dtype=torch.int32).to(T.DEVICE) for t in (lows, weights)), taps, bits
+
+
+def _bytes(mode, x, output_size, corners, scales, antialias):
+    """uint8 as on the CPU: rows first, then columns, each rounded to a byte."""
+    _check(x, 2, output_size)
+    y = x.contiguous()
+    for dim in (3, 2):
+        size, outs = y.shape[dim], output_size[dim - 2]
+        if size == outs or not y.numel():
+            continue
+        scale = _scale(size, outs, corners, scales[dim - 2])
+        low, weight, taps, bits = _byte_tables(mode, size, outs, scale, corners, antialias)
+        shape = list(y.shape)
+        shape[dim] = outs
+        out = T.empty(shape, torch.uint8)
+        inner = y.shape[3] if dim == 2 else 1
+        run(resample.byte_kernel(caps()), (y, low, weight), (out,), inner, size, outs, taps, bits)
+        y = out
+    return y.clone() if y is x or y.data_ptr() == x.data_ptr() else y
+
+
 def _backward(mode, dims, grad, output_size, input_size, corners, scales, antialias=False):
     if grad.dtype not in T.DTYPES:
         raise Unsupported(f"webgpu: interpolation has no kernel for {grad.dtype}")
@@ -110,6 +137,8 @@ def _register_smooth(name: str, mode: str, dims: int, antialias: bool = False) -
 
     def forward(self, output_size, align_corners, *scales, **named):
         scales = _scales(dims, scales, named)
+        if self.dtype is torch.uint8 and dims == 2:
+            return _bytes(mode, self, output_size, align_corners, scales, antialias)
         return _forward(forward_op, mode, dims, self, output_size, align_corners, scales, antialias)
 
     def backward(grad_output, output_size, input_size, align_corners, *scales, **named):

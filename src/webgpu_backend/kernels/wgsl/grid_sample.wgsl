@@ -2,6 +2,11 @@
 {% include "volume.wgsl" %}
 {% set taps = {"nearest": 1, "linear": 2, "cubic": 4}[mode] %}
 {% set axes = [("z", "depth", 2), ("y", "height", 1), ("x", "width", 0)][3 - dims:] %}
+// torch keeps coordinates and weights in the tensors' own dtype, and half-precision results depend on it.
+fn rounded(x: f32) -> f32 {
+    return {{ rounding }};
+}
+
 fn clip(u: f32, size: u32) -> f32 {
     return min(f32(size) - 1.0, max(u, 0.0));
 }
@@ -32,7 +37,11 @@ fn padded(u: f32, size: u32) -> f32 {
 }
 
 fn spread(c: f32, size: u32) -> f32 {
-    return {{ "(c + 1.0) * 0.5 * (f32(size) - 1.0)" if corners else "((c + 1.0) * f32(size) - 1.0) * 0.5" }};
+{% if corners %}
+    return rounded(rounded(rounded(c + 1.0) * 0.5) * (f32(size) - 1.0));
+{% else %}
+    return rounded(rounded(rounded(c + 1.0) * f32(size)) - 1.0) * 0.5;
+{% endif %}
 }
 
 // Kept within what an integer holds; anything so far out is outside.
@@ -75,7 +84,7 @@ fn weight(k: i32, t: f32) -> f32 {
     }
     return ((-0.75 * d + 3.75) * d - 6.0) * d + 3.0;
 {% elif mode == "linear" %}
-    return select(t, 1.0 - t, k == 0);
+    return select(t, rounded(1.0 - t), k == 0);
 {% else %}
     return 1.0;
 {% endif %}

@@ -101,8 +101,7 @@ fn at(i: u32) -> {{ result }} {
         }
         sum += wy * row;
     }
-    let y_ = sum / (nx * ny);
-    return {{ rounded }};
+    return sum / (nx * ny);
 {% else %}
 {% for d, size, outs in axes %}
     let t{{ d }} = tap(q.{{ d }}, p.f{{ d }}, p.{{ size }});
@@ -118,8 +117,7 @@ fn at(i: u32) -> {{ result }} {
 {% for d in axes %}
     }
 {% endfor %}
-    let y_ = sum;
-    return {{ rounded }};
+    return sum;
 {% endif %}
 }
 {% else %}
