@@ -158,6 +158,21 @@ def test_dropout():
     assert torch.equal(out.cpu(), part.cpu() * mask.cpu() * 2)
 
 
+def test_random_slopes():
+    x = torch.linspace(-1, 1, 1001, device=D, requires_grad=True)
+    y = F.rrelu(x, 0.2, 0.4, training=True)
+    y.sum().backward()
+    slopes = (y / x).detach().cpu()
+    below = x.detach().cpu() < 0
+    assert torch.allclose(slopes[x.detach().cpu() > 0], torch.ones(())) and (x.grad.cpu()[x.detach().cpu() > 0] == 1).all()
+    assert slopes[below].min() >= 0.2 - 1e-6 and slopes[below].max() <= 0.4 + 1e-6 and slopes[below].std() > 0.03
+    assert torch.allclose(x.grad.cpu()[below], slopes[below])
+    assert torch.allclose(F.rrelu(x, 0.2, 0.4).detach().cpu(), F.leaky_relu(x.detach().cpu(), 0.3))
+    z = torch.full((5,), -1.0, device=D)
+    F.rrelu_(z, 0.2, 0.4, training=True)
+    assert (z.cpu() < 0).all() and (z.cpu() >= -0.4 - 1e-6).all()
+
+
 def test_writes_only_the_view():
     base = torch.full((6, 7), -1.0, device=D)
     base[1:5, 2:5].uniform_()

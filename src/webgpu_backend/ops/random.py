@@ -341,7 +341,22 @@ def _check_weights(self: torch.Tensor, several: bool) -> None:
 
 # -- dropout
 
-binary("native_dropout_backward", "where(b, a * scale, 0)", scalars=("scale",), types={"b": "bool"})
+binary("native_dropout_backward", "where(b, a * scale, 0)", scalars=("scale",), types={"b": "bool"},
+       promote="int_to_float")  # fmt: skip
+
+
+@custom("rrelu_with_noise")
+def rrelu_with_noise(self, noise, lower=0.125, upper=0.3333333333333333, training=False, generator=None):
+    if not training:
+        return torch.nn.functional.leaky_relu(self, (lower + upper) / 2)
+    slopes = uniform_(T.empty(self.shape, self.dtype), lower, upper, generator=generator)
+    device_copy(torch.where(self <= 0, slopes, 1.0), noise)
+    return self * noise
+
+
+@custom("rrelu_with_noise_")
+def rrelu_with_noise_(self, noise, lower=0.125, upper=0.3333333333333333, training=False, generator=None):
+    return self.copy_(rrelu_with_noise(self, noise, lower, upper, training, generator))
 
 
 @custom("native_dropout")
