@@ -65,7 +65,7 @@ class Gather(NamedTuple):
     instead (a transposed convolution), with "w" rows are (channel, tap) and k counts positions (weight gradients).
     """
 
-    kind: str  # g, t or w
+    kind: str  # g, t or w; u is t where the window moves by one
     sizes: tuple[int, int, int]  # of the image
     strides: tuple[int, int, int, int]  # of its channels and dimensions, in elements
     positions: tuple[int, int, int]
@@ -73,6 +73,11 @@ class Gather(NamedTuple):
     step: tuple[int, int, int]
     padding: tuple[int, int, int]
     dilation: tuple[int, int, int]
+
+    @property
+    def flat(self) -> bool:
+        """The outermost dimension is one position of one tap: nothing to check there."""
+        return self.window[0] == 1 and self.padding[0] == 0
 
     def words(self) -> list[int]:
         steps = (*self.step, *self.padding, *self.dilation)
@@ -167,7 +172,7 @@ def plan(product: Product, caps: Caps) -> Plan:
         "vector" if vector else "tiled" if tile.bk else "direct",
         q.a.dtype, q.b.dtype, target.dtype, q.c.dtype if q.c and epilogue != "none" else None,
         a_class, b_class, store, epilogue, q.act if epilogue != "none" else "",
-        min(_power(q.m), VECTOR_ROWS) if vector else tile, q.summed, caps,
+        min(_power(q.m), VECTOR_ROWS) if vector else tile, q.summed, bool(q.gather and q.gather.flat), caps,
     )  # fmt: skip
     words = [q.m, q.n, q.k, q.inner, tiles_m, tiles_n, total, splits, chunk]
     words += _words(q.a, a_class == "k", a_class == "r") + _words(q.b, b_class == "k", b_class == "r")
@@ -310,7 +315,7 @@ def _epilogue(epilogue: str, act: str, carry: str, c_dtype: DType | None, caps: 
 
 @cache
 def _program(
-    kind, a_dtype, b_dtype, out_dtype, c_dtype, a_class, b_class, store, epilogue, act, tile, summed, caps
+    kind, a_dtype, b_dtype, out_dtype, c_dtype, a_class, b_class, store, epilogue, act, tile, summed, flat, caps
 ) -> Program:
     carry = carrier(a_dtype, caps)
     fields = [f"{f}: u32" for f in _HEAD]
@@ -318,7 +323,7 @@ def _program(
     fields += [f"o_{s}: u32" for s in ("o", "m", "n", "b", "i", "s")]
     more, function, signature = _epilogue(epilogue, act, carry, c_dtype, caps)
     fields += more
-    if b_class in "gtw":
+    if b_class in "gtuw":
         fields += [f"{f}: u32" for f in _GATHER]
     bindings = [
         ("a_in", "read", elements.array_type(a_dtype, _decl(a_class), caps)),
@@ -342,7 +347,8 @@ def _program(
         names |= dict(rows=tile, along_k=along_k, along_n=along_n)
         tag = f"v{tile}"
     else:
-        names |= dict(t=tile, gather=b_class in "gtw", workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"))
+        names |= dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"))
+        names |= dict(gather=b_class in "gtuw", flat=flat)
         tag = f"{tile.bm}x{tile.bn}"
     wgsl = render(f"matmul_{kind}.wgsl", caps, **names)
     name = f"matmul_{tag}_{a_dtype.short}{a_class}_{b_dtype.short}{b_class}_{out_dtype.short}{store}_{epilogue}{act}"

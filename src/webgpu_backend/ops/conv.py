@@ -34,7 +34,7 @@ class Geometry:
         return self.taps == 1 and self.stride == (1, 1, 1) and self.padding == (0, 0, 0)
 
     def gather(self, kind: str, image: torch.Tensor, positions) -> Gather:
-        sizes = self.y_sizes if kind == "t" else self.x_sizes
+        sizes = self.y_sizes if kind in "tu" else self.x_sizes
         strides = image.stride()
         spatial = (0,) * (5 - len(strides)) + tuple(strides[2:])
         return Gather(
@@ -89,7 +89,7 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups)
         if g.pointwise and dy.is_contiguous():
             b = b._replace(row=1, col=dy.stride(1))
         else:
-            gather = g.gather("t", dy, g.x_sizes)
+            gather = g.gather("u" if g.stride == (1, 1, 1) else "t", dy, g.x_sizes)
         product = Product(rows, g.x_count, k, a, b, out, c, g.batch, groups, gather=gather)
         call = remember(key, planned(x_shape, product, dy.dtype))
     return run(call, weight, dy, bias)

@@ -4,13 +4,28 @@
 {% include "matmul_gather.wgsl" %}
 {% endif %}
 {% set xyzw = "xyzw" %}
+{% set over = "pos" if b_class == "w" else "win" %}
 {% set rows, cols = t.tm, t.tn %}
 {% set step = 1 if wide else 4 %}
 {# An operand's reads for one step of `count` elements of k starting at `k`: named <x><row>_<kk> or, as vectors, <x>v... #}
 {% macro load(x, class, rows, count) %}
-{% if class in "gtw" %}
+{% if class in "gtuw" %}
 {% for kk in range(count) %}
-        let {{ x }}t{{ kk }} = {{ "position" if class == "w" else "tap" }}(k + {{ kk }}u);
+        let {{ x }}t{{ kk }} = {{ "position_at(walk_z, walk_y, walk_x)" if class == "w" else "tap_at(walk_c, walk_z, walk_y, walk_x)" }};
+        // Counted, not divided: k is the same for all, and an integer division costs as much as a row of the tile.
+        {
+            let turn_x = walk_x + 1u == p.{{ over }}_w;
+            walk_x = select(walk_x + 1u, 0u, turn_x);
+            let turn_y = turn_x && walk_y + 1u == p.{{ over }}_h;
+            walk_y = select(walk_y + u32(turn_x), 0u, turn_y);
+{% if class == "w" or flat %}
+            {{ "walk_z" if class == "w" else "walk_c" }} += u32(turn_y);
+{% else %}
+            let turn_z = turn_y && walk_z + 1u == p.win_d;
+            walk_z = select(walk_z + u32(turn_y), 0u, turn_z);
+            walk_c += u32(turn_z);
+{% endif %}
+        }
 {% for i in range(rows) %}
 {% if class == "w" %}
         let {{ x }}s{{ i }}_{{ kk }} = fetch({{ x }}base, {{ x }}t{{ kk }}, {{ x }}{{ i }});
@@ -93,7 +108,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 {% endif %}
 {% for x, class, count, origin, size in (("a", a_class, rows, "m0", "p.m"), ("b", b_class, cols, "n0", "p.n")) %}
 {% set start = "p.%s_o + ob * p.%s_b + ib * p.%s_i" % (x, x, x) %}
-{% if class in "gtw" %}
+{% if class in "gtuw" %}
     let {{ x }}base{{ "_" if summed }} = {{ start }};
 {% for i in range(count) %}
     let {{ x }}{{ i }} = {{ "tap" if class == "w" else "position" }}(min({{ origin }} + {{ i }}u, {{ size }} - 1u));
@@ -122,7 +137,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 {% if summed %}
     for (var part = first; part < last; part++) {
 {% for x, class, count in (("a", a_class, rows), ("b", b_class, cols)) %}
-{% if class in "gtw" %}
+{% if class in "gtuw" %}
     let {{ x }}base = {{ x }}base_ + part * p.{{ x }}_i;
 {% else %}
 {% for i in range((count + 3) // 4 if class == "r" else count) %}
@@ -132,6 +147,16 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 {% endfor %}
 {% endif %}
     var k = k_first;
+{% if gather %}
+    var walk_x = k % p.{{ over }}_w;
+    var walk_y = k / p.{{ over }}_w % p.{{ over }}_h;
+{% if b_class == "w" %}
+    var walk_z = k / (p.pos_w * p.pos_h);
+{% else %}
+    var walk_z = k / (p.win_w * p.win_h) % p.win_d;
+    var walk_c = k / (p.win_w * p.win_h * p.win_d);
+{% endif %}
+{% endif %}
     for (; k + {{ step }}u <= k_last; k += {{ step }}u) {
 {{ work(step) }}
     }

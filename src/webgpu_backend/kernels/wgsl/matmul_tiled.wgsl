@@ -29,7 +29,7 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * b4 }}>;
     let {{ x }}k{{ l }} = {{ x }}id{{ l }} / {{ wide4 }}u;
 {% if class == "r" %}
     let {{ x }}base{{ l }} = {{ x }}start + min({{ origin }} / 4u + {{ x }}row{{ l }}, {{ size }} / 4u - 1u);
-{% elif class in "gt" %}
+{% elif class in "gtu" %}
 {% for c in range(4) %}
     let {{ x }}pos{{ l }}_{{ c }} = position(min({{ origin }} + 4u * {{ x }}row{{ l }} + {{ c }}u, {{ size }} - 1u));
 {% endfor %}
@@ -45,7 +45,7 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * b4 }}>;
 {% macro load(x, class, loads, checked) %}
 {% for l in range(loads) %}
 {% set k = "k0 + %sk%d" % (x, l) %}
-{% if class in "gtw" %}
+{% if class in "gtuw" %}
 {% if class != "w" %}
         let {{ x }}tap{{ l }} = tap({{ "min(%s, k_last - 1u)" % k if checked else k }});
 {% endif %}
