@@ -6,8 +6,8 @@ import torch
 
 from ..dtypes import Unsupported
 from ..kernels.pointwise import Spec
-from ..ops.elementwise import Elementwise
-from ..ops.table import CUSTOM, POINTWISE, Pointwise
+from ..ops.elementwise import Elementwise, runner
+from ..ops.table import CHOICES, CUSTOM, POINTWISE, Choice, Pointwise
 from . import autocast, fallback
 
 aten = torch.ops.aten
@@ -20,6 +20,8 @@ def register() -> None:
     _libraries.extend((library, rest))
     for entry in POINTWISE.values():
         register_pointwise(library, entry)
+    for choice in CHOICES:
+        register_choice(library, choice)
     for entry in CUSTOM.values():
         overload = overload_named(entry.overload)
         composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
@@ -101,30 +103,72 @@ def _guarded_composite(overload, call):
 
 def register_pointwise(library: torch.library.Library, entry: Pointwise) -> None:
     run = Elementwise(entry)
-    for base in (entry.aten, entry.aten + "_"):
-        packet = getattr(aten, base, None)
-        if packet is None:
-            continue
-        for name in packet.overloads():
-            overload = getattr(packet, name)
-            kernel = _pointwise_kernel(run, entry, overload)
-            if kernel is not None and not _differentiates_itself(overload):
-                library.impl(overload, kernel, "PrivateUse1")
+    for overload in overloads_of(entry.aten):
+        kernel = _pointwise_kernel(run, entry, overload)
+        if kernel is not None and (entry.promote == "always_bool" or not loses_gradient(overload)):
+            library.impl(overload, kernel, "PrivateUse1")
 
 
-def _differentiates_itself(overload) -> bool:
-    """A composite with no gradient formula (where.ScalarOther): a kernel below autograd would cut its gradient."""
+def register_choice(library: torch.library.Library, choice: Choice) -> None:
+    for overload in overloads_of(choice.aten):
+        outs, inplace = _writes(overload)
+        names = [a.name for a in overload._schema.arguments if a.name not in outs]
+        if names == list(choice.arguments) and (choice.composite or not loses_gradient(overload)):
+            library.impl(overload, _choice_kernel(choice, overload, outs, inplace), "PrivateUse1")
+
+
+def overloads_of(name: str) -> list:
+    """Functional, out= and in-place."""
+    packets = [getattr(aten, base, None) for base in (name, name + "_")]
+    return [getattr(packet, n) for packet in packets if packet is not None for n in packet.overloads()]
+
+
+def loses_gradient(overload) -> bool:
+    """A composite with no gradient formula and no kernel elsewhere (where.ScalarOther): torch differentiates through
+    what it is made of, and a kernel below autograd would hide that."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    return has(overload.name(), "CompositeImplicitAutograd") and not has(overload.name(), "Autograd")
+    name = overload.name()
+    return has(name, "CompositeImplicitAutograd") and not has(name, "CPU") and not has(name, "Autograd")
+
+
+def _writes(overload) -> tuple[list[str], bool]:
+    """Names of the out= arguments, and whether the overload works in place."""
+    written = [a for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    outs = [a.name for a in written if a.kwarg_only]
+    return outs, bool(written) and not outs
+
+
+def _choice_kernel(choice: Choice, overload, outs: list[str], inplace: bool):
+    pick = choice.pick
+
+    def kernel(*args, **kwargs):
+        targets = tuple([kwargs.pop(n) for n in outs]) if outs else ()
+        try:
+            entry, inputs, scalars = pick(*args, **kwargs)
+            run = runner(entry)
+            if inplace:
+                return run.inplace(inputs, scalars)
+            if targets:
+                return run.call_into(inputs, scalars, targets)
+            if not scalars and len(entry.spec.outputs) == 1:
+                if len(inputs) == 1:
+                    return run.unary(*inputs)
+                if len(inputs) == 2:
+                    return run.binary(*inputs)
+            return run.call(inputs, scalars)
+        except Unsupported:
+            kwargs.update(zip(outs, targets))
+            return fallback.boxed(overload, *args, **kwargs)
+
+    return kernel
 
 
 def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
     """A kernel for one overload, or None where its arguments are not the entry's."""
     spec = entry.spec
     arguments = overload._schema.arguments
-    written = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
-    outs = [n for n in written if any(a.name == n and a.kwarg_only for a in arguments)]
-    inplace = bool(written) and not outs
+    outs, inplace = _writes(overload)
+    written = outs or inplace
     named = [a for a in arguments if a.name not in outs]
     inputs = [a.name for a in named if a.name not in spec.scalars][: len(spec.inputs)]
     scalars = [a for a in named if a.name in spec.scalars]

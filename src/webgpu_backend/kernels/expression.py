@@ -7,6 +7,7 @@ WGSL built-in where the library has none and the built-in is exact.
 
 import ast
 from dataclasses import dataclass
+from struct import pack, unpack
 
 from ..dtypes import WGSL_TYPE, Unsupported
 from . import library
@@ -26,8 +27,21 @@ _CALLS = {
     "&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "shr",
     "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge",
 }  # fmt: skip
-# Library names that differ from torch's, by carrier kind.
-_ALIASES = {"floor_divide": "div_floor", "trunc_divide": "div_trunc"}
+# Library names that differ from torch's.
+_ALIASES = {"floor_divide": "div_floor", "trunc_divide": "div_trunc", "sgn": "sign"}
+# Functions made of others, for carriers without a library function of the name.
+_DERIVED = {
+    "recip": (("x",), "1 / x"),
+    "softplus": (("x",), "max(x, 0) + log1p(exp(-abs(x)))"),
+    "trunc_divide": (("x", "y"), "trunc(x / y)"),
+}
+# Carriers without fractions, infinities or NaN: what functions come down to there.
+_WHOLE = ("bool", "i32", "u32", "i64", "n64", "u64", "nu64")
+_WHOLE_SAME = {"floor", "ceil", "trunc", "round", "conj"}
+_WHOLE_CONSTANT = {"isnan": "false", "isinf": "false", "isfinite": "true"}
+_WHOLE_ALIASES = {"fmax": "max", "fmin": "min"}
+_BOOL_SAME = {"abs", "sign", "sgn"}
+_BOOL_OPERATORS = {"max": "||", "min": "&&"}
 # Exact built-ins. Others have a library function because drivers disagree about them.
 _BUILTINS = {
     "f32": {"abs", "floor", "ceil", "trunc", "sqrt", "round", "fma"},
@@ -59,6 +73,8 @@ def literal(number, type_: str) -> str:
         return "true" if number else "false"
     if type_ in _FLOATS:
         number = float(number)
+        if type_ == "f32":
+            number = _nearest_f32(number)
         if number != number:
             return "f32_nan()" if type_ == "f32" else "f64(f32_nan())"
         if number in (float("inf"), float("-inf")):
@@ -78,13 +94,21 @@ def literal(number, type_: str) -> str:
         return f"{number & 0xFFFFFFFF}u"
     if type_ == "n64":
         if number == -(1 << 63):
-            return "(-9223372036854775807li - 1li)"
+            return "n64_load(0u, 0x80000000u)"  # constant i64 subtraction does not compile
         return f"({number}li)" if number < 0 else f"{number}li"
     if type_ == "nu64":
         return f"{number & 0xFFFFFFFFFFFFFFFF}lu"
     if number == -(1 << 31):
         return "(-2147483647i - 1i)"
     return f"({number}i)" if number < 0 else f"{number}i"
+
+
+def _nearest_f32(number: float) -> float:
+    """WGSL refuses a constant beyond the type's range."""
+    try:
+        return unpack("<f", pack("<f", number))[0] if abs(number) > 3e38 else number
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
 
 
 def convert(text: str, source: str, target: str) -> str:
@@ -109,7 +133,7 @@ def convert(text: str, source: str, target: str) -> str:
         ("i32", "f32"): "f32", ("u32", "f32"): "f32", ("i32", "u32"): "u32", ("u32", "i32"): "i32",
         ("f32", "i32"): "i32_from_f32", ("f32", "u32"): "u32_from_f32",
         ("i32", "f64"): "f64", ("u32", "f64"): "f64", ("f32", "f64"): "f64", ("f64", "f32"): "f32",
-        ("f64", "i32"): "i32", ("f64", "u32"): "u32",
+        ("f64", "i32"): "i32_from_f64", ("f64", "u32"): "u32_from_f64",
         ("i32", "i64"): "i64_from_i32", ("u32", "i64"): "i64_from_u32", ("f32", "i64"): "i64_from_f32",
         ("i32", "u64"): "i64_from_i32", ("u32", "u64"): "i64_from_u32", ("f32", "u64"): "u64_from_f32",
         ("i64", "f32"): "i64_to_f32", ("u64", "f32"): "u64_to_f32",
@@ -118,7 +142,7 @@ def convert(text: str, source: str, target: str) -> str:
         ("i32", "n64"): "i64", ("u32", "n64"): "n64_from_u32", ("u32", "nu64"): "u64",
         ("n64", "i32"): "i32", ("n64", "u32"): "u32", ("nu64", "i32"): "i32", ("nu64", "u32"): "u32",
         ("n64", "nu64"): "u64", ("nu64", "n64"): "i64",
-        ("n64", "f64"): "f64", ("f64", "n64"): "i64", ("nu64", "f64"): "f64", ("f64", "nu64"): "u64",
+        ("n64", "f64"): "f64", ("f64", "n64"): "n64_from_f64", ("nu64", "f64"): "f64", ("f64", "nu64"): "nu64_from_f64",
     }  # fmt: skip
     if (source, target) in direct:
         return f"{direct[source, target]}({text})"
@@ -239,6 +263,8 @@ class Emitter:
                 return self._function("neg", "i64", [value.text], value.type)
             if value.type in ("u32", "nu64"):
                 return Value(f"({literal(0, value.type)} - {value.text})", value.type)
+            if value.type == "bool":
+                raise Unsupported("webgpu: negation of bool")
             return Value(f"(-{value.text})", value.type)
         if isinstance(node.op, ast.Invert):
             if value.type == "bool":
@@ -256,17 +282,58 @@ class Emitter:
         if name in ("float", "int", "bool", "long", "complex"):
             target = {"float": "f32", "int": "i32", "bool": "bool", "complex": "c64"}.get(name)
             target = target or ("n64" if self.native64 else "i64")
+            if name == "complex" and len(args) == 2:
+                real, imag = (self.as_type(a, "f32") for a in args)
+                return Value(f"vec2<f32>({real}, {imag})", "c64")
             return Value(self.as_type(args[0], target), target)
         values = [self.visit(a) for a in args]
         typed = [v.type for v in values if v.type != "literal"]
         t = typed[0] if typed else "f32"
         for other in typed[1:]:
             t = _wider(t, other) if other != t else t
+        simple = self._whole(name, t, values) if t in _WHOLE else None
+        if name == "conj" and t in _FLOATS:
+            simple = values[0]
+        if simple is not None:
+            return simple
         item = library.function(f"{t}_{name}")
         if item is not None:
             wanted = [_carrier_of(w, t) for w in item.args]
             return self._function(name, t, [self._as(v, w) for v, w in zip(values, wanted, strict=True)])
+        if name in _DERIVED and t not in _WHOLE:
+            return self._derived(name, t, [self._as(v, t) for v in values])
         return self._function(name, t, [self._as(v, t) for v in values])
+
+    def _derived(self, name: str, t: str, texts: list[str]) -> Value:
+        parameters, source = _DERIVED[name]
+        saved = self.types, self.texts
+        self.types, self.texts = dict.fromkeys(parameters, t), {}
+        for parameter, text in zip(parameters, texts, strict=True):
+            bound = f"{parameter}_{len(self.lines)}"
+            self.lines.append(f"let {bound} = {text};")
+            self.texts[parameter] = bound
+        value = self.visit(ast.parse(source, mode="eval").body)
+        self.types, self.texts = saved
+        return value
+
+    def _whole(self, name: str, t: str, values: list[Value]) -> Value | None:
+        """Functions that are trivial for integers and bool."""
+        if name in _WHOLE_SAME or (t == "bool" and name in _BOOL_SAME) or (t in ("u32", "nu64") and name == "abs"):
+            return values[0]
+        if name in _WHOLE_CONSTANT:
+            return Value(_WHOLE_CONSTANT[name], "bool")
+        if name == "signbit":
+            negative = (
+                "false" if t in ("bool", "u32", "nu64", "u64") else self._compare("<", values[0].text, literal(0, t), t)
+            )
+            return Value(negative, "bool")
+        name = _WHOLE_ALIASES.get(name, name)
+        texts = [self._as(v, t) for v in values]
+        if t == "bool" and name in _BOOL_OPERATORS:
+            return Value(f"({texts[0]} {_BOOL_OPERATORS[name]} {texts[1]})", "bool")
+        if name in _WHOLE_ALIASES.values():
+            return self._function(name, t, texts)
+        return None
 
     def _function(self, name: str, t: str, args: list[str], result: str | None = None) -> Value:
         for candidate in (name, _ALIASES.get(name, name)):

@@ -6,7 +6,7 @@ from struct import Struct, pack
 
 from ..dtypes import ALL, DType, carrier
 from ..program import Caps, Program
-from . import elements
+from . import elements, library
 from .expression import Emitter, convert, wgsl_type
 from .layout import View, broadcast_strides, collapse, contiguous_strides, grid, numel, order_by, spread
 from .render import render
@@ -17,6 +17,7 @@ GROUPS = {"gpu": 1, "cpu": 4}
 # Side of the square that a GPU's workgroup walks where an input runs along another dimension than the output: lines of
 # both are then used whole while they are in the cache. 32 rows of 8 groups are one workgroup.
 TILE = 32
+HEAVY = 2800  # characters of library code from which an operator is compiled once for its four lanes
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,10 @@ def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, ti
         kind = elements.array_type(dtypes[n_in + k], _decl(modes[n_in + k]), caps)
         bindings.append((f"b_{name}", "read_write", kind))
 
-    main = _main(names, dtypes, modes, n_in, rank, inner4, tiled, operand_types, result_types, var_of, outs, caps)
+    heavy = result if len(library.include("\n".join(body))) > HEAVY else ""
+    main = _main(
+        names, dtypes, modes, n_in, rank, inner4, tiled, operand_types, result_types, var_of, outs, caps, heavy
+    )
     tags = "_".join(f"{d.short}{m}" for d, m in zip(dtypes, modes))
     name = f"{spec.name}_{tags}{rank}{'i' if inner4 else ''}{'t' if tiled else ''}"
     source = render(
@@ -227,25 +231,25 @@ _WORDS = {"i64": 2, "u64": 2, "n64": 2, "nu64": 2, "c64": 2, "f64": 3}
 def _scalar_fields(name: str, carrier_: str) -> list[str]:
     kind = {"f32": "f32", "i32": "i32", "c64": "f32", "f64": "f32"}.get(carrier_, "u32")
     if carrier_ in _WORDS:
-        return [f"{name}_{part}: {kind}" for part in "xyz"[: _WORDS[carrier_]]]
-    return [f"{name}: {kind}"]
+        return [f"s_{name}_{part}: {kind}" for part in "xyz"[: _WORDS[carrier_]]]
+    return [f"s_{name}: {kind}"]
 
 
 def _scalar_text(name: str, carrier_: str) -> str:
     if carrier_ == "bool":
-        return f"(p.{name} != 0u)"
+        return f"(p.s_{name} != 0u)"
     if carrier_ in ("i64", "u64"):
-        return f"vec2<u32>(p.{name}_x, p.{name}_y)"
+        return f"vec2<u32>(p.s_{name}_x, p.s_{name}_y)"
     if carrier_ == "c64":
-        return f"vec2<f32>(p.{name}_x, p.{name}_y)"
+        return f"vec2<f32>(p.s_{name}_x, p.s_{name}_y)"
     if carrier_ == "n64":
-        return f"n64_load(p.{name}_x, p.{name}_y)"
+        return f"n64_load(p.s_{name}_x, p.s_{name}_y)"
     if carrier_ == "nu64":
-        return f"u64(n64_load(p.{name}_x, p.{name}_y))"
+        return f"u64(n64_load(p.s_{name}_x, p.s_{name}_y))"
     if carrier_ == "f64":
         # Three f32 whose sum is the value: no bitcast from two words to f64 is to be had.
-        return f"(f64(p.{name}_x) + f64(p.{name}_y) + f64(p.{name}_z))"
-    return f"p.{name}"
+        return f"(f64(p.s_{name}_x) + f64(p.s_{name}_y) + f64(p.s_{name}_z))"
+    return f"p.s_{name}"
 
 
 def _pack_f32(value) -> bytes:
@@ -283,7 +287,9 @@ PACKERS = {
 """By carrier: a Python number as parameter words."""
 
 
-def _main(names, dtypes, modes, n_in, rank, inner4, tiled, operand_types, result_types, var_of, outs, caps) -> list[str]:
+def _main(
+    names, dtypes, modes, n_in, rank, inner4, tiled, operand_types, result_types, var_of, outs, caps, heavy
+) -> list[str]:
     """The statements for one group `g` of four consecutive elements (walk order)."""
     lines: list[str] = []
     per_lane = any(m in "ea" for m in modes) and not inner4
@@ -331,14 +337,21 @@ def _main(names, dtypes, modes, n_in, rank, inner4, tiled, operand_types, result
                 got.append(f"{name}v{lane}")
         own = carrier(dtype, caps)
         lanes[name] = [convert(v, own, operand_types[name]) for v in got]
-    for lane in range(4):
-        lines.append(f"let y{lane} = op({', '.join(lanes[n][lane] for n in names[:n_in])});")
+    if heavy:
+        # One copy of the code: drivers inline calls, and take seconds over four copies of a special function.
+        for name in names[:n_in]:
+            lines.append(f"var {name}l = array<{wgsl_type(operand_types[name])}, 4>({', '.join(lanes[name])});")
+        lines.append(f"var y: array<{heavy}, 4>;")
+        lines.append(f"for (var k = 0u; k < 4u; k++) {{ y[k] = op({', '.join(f'{n}l[k]' for n in names[:n_in])}); }}")
+        results = [f"y[{lane}]" for lane in range(4)]
+    else:
+        for lane in range(4):
+            lines.append(f"let y{lane} = op({', '.join(lanes[n][lane] for n in names[:n_in])});")
+        results = [f"y{lane}" for lane in range(4)]
     for k, out in enumerate(outs):
         dtype, mode = dtypes[n_in + k], modes[n_in + k]
         own = carrier(dtype, caps)
-        values = [
-            convert(f"y{lane}" if len(outs) == 1 else f"y{lane}.{out}", result_types[k], own) for lane in range(4)
-        ]
+        values = [convert(y if len(outs) == 1 else f"{y}.{out}", result_types[k], own) for y in results]
         if mode in "lv":
             for lane, value in enumerate(values):
                 lines.append(f"let {out}w{lane} = {value};")

@@ -298,17 +298,18 @@ class Elementwise:
 
     def _check_cast(self, inputs, outs) -> None:
         self._check_devices(inputs)
-        _, result = self._dtypes(inputs)
-        for out in outs:
+        _, promoted = self._dtypes(inputs)
+        for out, kind in zip(outs, self.entry.spec.outputs):
+            result = promoted if kind in ("T", "bool") else T.TORCH_DTYPE[_OUT_DTYPE[kind]]
             if out.device.type != T.NAME:
                 raise RuntimeError(
                     f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
                     f"{out.device}! (aten::{self.aten})"
                 )
-            if self.entry.promote != "always_bool" and not torch.can_cast(result, out.dtype):
+            if kind != "bool" and not torch.can_cast(result, out.dtype):
                 raise RuntimeError(
-                    f"result type {_scalar_name(result)} can't be cast to the desired output type "
-                    f"{_scalar_name(out.dtype)}"
+                    f"result type {scalar_name(result)} can't be cast to the desired output type "
+                    f"{scalar_name(out.dtype)}"
                 )
 
     def _aliases(self, inputs, outs):
@@ -337,7 +338,16 @@ class Elementwise:
         return tuple(result), aliases
 
 
-_OUT_DTYPE = {"i64": "int64", "i32": "int32", "f32": "float32"}
+_OUT_DTYPE = {"i64": "int64", "i32": "int32", "f32": "float32", "c64": "complex64"}
+_runners: dict[Pointwise, Elementwise] = {}
+
+
+def runner(entry: Pointwise) -> Elementwise:
+    """The one runner of an entry, with its plans."""
+    found = _runners.get(entry)
+    if found is None:
+        found = _runners[entry] = Elementwise(entry)
+    return found
 
 
 def _is_scalar(x) -> bool:
@@ -421,5 +431,5 @@ _SCALAR_NAMES = {
 }  # fmt: skip
 
 
-def _scalar_name(dtype: torch.dtype) -> str:
+def scalar_name(dtype: torch.dtype) -> str:
     return _SCALAR_NAMES.get(dtype, str(dtype))

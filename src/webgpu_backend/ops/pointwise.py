@@ -1,6 +1,11 @@
 """Elementwise operators, one line each. Expressions are Python syntax over a, b, c and the schema's scalar names."""
 
-from .table import binary, ternary, unary
+import torch
+
+from ..dtypes import Unsupported
+from ..launch import same_device
+from .elementwise import scalar_name
+from .table import binary, choose, custom, expression, ternary, unary
 
 F = "int_to_float"
 B = "always_bool"
@@ -14,7 +19,6 @@ binary("div", "a / b", promote=F)
 binary("remainder", "a % b")
 binary("fmod", "fmod(a, b)")
 binary("floor_divide", "a // b")
-binary("pow", "a ** b")
 binary("atan2", "atan2(a, b)", promote=F)
 binary("maximum", "max(a, b)")
 binary("minimum", "min(a, b)")
@@ -22,13 +26,67 @@ binary("fmax", "fmax(a, b)")
 binary("fmin", "fmin(a, b)")
 binary("hypot", "hypot(a, b)")
 binary("copysign", "copysign(a, b)", promote=F)
-binary("nextafter", "nextafter(a, b)")
 binary("logaddexp", "logaddexp(a, b)")
 binary("logaddexp2", "logaddexp2(a, b)")
 binary("xlogy", "xlogy(a, b)", promote=F)
-binary("heaviside", "where(a == 0, b, where(a < 0, 0, 1))")
+binary("heaviside", "where(a == 0, b, where(a > 0, 1, 0))")
 binary("gcd", "gcd(a, b)")
 binary("lcm", "lcm(a, b)")
+
+_QUOTIENT = expression("div", "a / b", 2, promote=F)
+_FLOOR_QUOTIENT = expression("div_floor", "a // b", 2)
+_TRUNC_QUOTIENT = expression("div_trunc", "trunc_divide(a, b)", 2)
+
+
+@choose("div")
+def div_mode(self, other, rounding_mode):
+    if rounding_mode is None:
+        return _QUOTIENT, (self, other), ()
+    if rounding_mode == "floor":
+        return _FLOOR_QUOTIENT, (self, other), ()
+    if rounding_mode == "trunc":
+        return _TRUNC_QUOTIENT, (self, other), ()
+    raise RuntimeError(
+        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + rounding_mode + "'"
+    )
+
+
+_POWER = expression("pow", "a ** b", 2)
+_SQUARE = expression("pow2", "a * a")
+_CUBE = expression("pow3", "a * a * a")
+_ROOT = expression("pow_half", "sqrt(a)")
+
+
+@choose("pow")
+def power(self, exponent):
+    """Small exponents are products, as in torch's own kernels."""
+    if exponent.__class__ in (int, float) and isinstance(self, torch.Tensor):
+        if self.is_floating_point():
+            if exponent == 2:
+                return _SQUARE, (self,), ()
+            if exponent == 3:
+                return _CUBE, (self,), ()
+            if exponent == 0.5:
+                return _ROOT, (self,), ()
+        elif exponent < 0 and isinstance(exponent, int) and not self.is_complex():
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        elif exponent == 2 and isinstance(exponent, int) and self.dtype != torch.bool:
+            return _SQUARE, (self,), ()
+    return _POWER, (self, exponent), ()
+
+
+_NEXT = {
+    torch.float16: expression("nextafter_f16", "nextafter_f16(a, b)", 2),
+    torch.bfloat16: expression("nextafter_bf16", "nextafter_bf16(a, b)", 2),
+}
+_NEXT_F32 = expression("nextafter", "nextafter(a, b)", 2)
+
+
+@choose("nextafter")
+def nextafter(self, other):
+    """The next value of the stored dtype, not of the one it is computed in."""
+    return _NEXT.get(torch.result_type(self, other), _NEXT_F32), (self, other), ()
+
 
 # comparison
 binary("eq", "a == b", promote=B)
@@ -41,6 +99,15 @@ binary("logical_and", "bool(a) and bool(b)", promote=B)
 binary("logical_or", "bool(a) or bool(b)", promote=B)
 binary("logical_xor", "bool(a) != bool(b)", promote=B)
 unary("logical_not", "not bool(a)", promote=B)
+
+
+@custom("equal")
+def equal(self, other):
+    if self.shape != other.shape:
+        return False
+    same_device("equal", self, other)
+    return not self.numel() or bool((self == other).all().item())
+
 
 # bits
 binary("bitwise_and", "a & b")
@@ -64,7 +131,112 @@ unary("trunc", "trunc(a)")
 unary("round", "round(a)")
 unary("frac", "frac(a)")
 unary("isnan", "isnan(a)", promote=B)
-unary("reciprocal", "1 / a", promote=F)
+unary("isinf", "isinf(a)", promote=B)
+unary("isfinite", "isfinite(a)", promote=B)
+unary("isposinf", "isinf(a) and a > 0", promote=B)
+unary("isneginf", "isinf(a) and a < 0", promote=B)
+unary("reciprocal", "recip(a)", promote=F)
+unary("_conj_physical", "conj(a)")
+unary("conj_physical", "conj(a)")
+unary("frexp", "out0 = frexp_mantissa(a)\nout1 = frexp_exponent(a)", outputs=("T", "i32"))
+
+_ROUND_PLACES = expression("round_places", "round(a * ten) / ten", scalars=("ten",))
+_ROUND_TENS = expression("round_tens", "round(a / ten) * ten", scalars=("ten",))
+_ROUND = expression("round", "round(a)")
+
+
+@choose("round")
+def round_decimals(self, decimals):
+    if not decimals or not self.is_floating_point():
+        return _ROUND, (self,), ()
+    return _ROUND_PLACES if decimals > 0 else _ROUND_TENS, (self,), (10.0 ** abs(decimals),)
+
+
+_ANGLE_COMPLEX = expression("angle_complex", "angle(a)", promote="complex_to_float")
+_ANGLE = expression("angle", "where(isnan(a), a, where(a < 0, 3.141592653589793, 0))", promote=F)
+
+
+@choose("angle")
+def angle(self):
+    return _ANGLE_COMPLEX if self.is_complex() else _ANGLE, (self,), ()
+
+
+_COMPLEX = expression("complex", "complex(a, b)", 2, outputs=("c64",))
+_POLAR = expression("polar", "complex(a * cos(b), a * sin(b))", 2, outputs=("c64",))
+
+
+def _complex_parts(first, second, entry):
+    one, two = scalar_name(first.dtype), scalar_name(second.dtype)
+    if not {one, two} <= {"Half", "Float", "Double"}:
+        raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {one} and {two}")
+    if one != two:
+        raise RuntimeError(f"Expected object of scalar type {one} but got scalar type {two} for second argument")
+    if first.dtype != torch.float32:
+        raise Unsupported("webgpu: complex64 is the one complex dtype with kernels")
+    return entry, (first, second), ()
+
+
+@choose("complex")
+def complex_(real, imag):
+    return _complex_parts(real, imag, _COMPLEX)
+
+
+@choose("polar")
+def polar(abs, angle):
+    return _complex_parts(abs, angle, _POLAR)
+
+
+_TAME = "where(isnan({0}), nan, where(isinf({0}), where({0} > 0, posinf, neginf), {0}))"
+_TAME_SCALARS = ("nan", "posinf", "neginf")
+_NAN_TO_NUM = expression("nan_to_num", _TAME.format("a"), scalars=_TAME_SCALARS)
+_NAN_TO_NUM_COMPLEX = expression(
+    "nan_to_num_complex",
+    f"x = a.real\ny = a.imag\ncomplex({_TAME.format('x')}, {_TAME.format('y')})",
+    scalars=_TAME_SCALARS,
+    types=dict.fromkeys(_TAME_SCALARS, "f32"),
+)
+_SAME = expression("same", "a")
+
+
+@choose("nan_to_num")
+def nan_to_num(self, nan=None, posinf=None, neginf=None):
+    if not (self.is_floating_point() or self.is_complex()):
+        return _SAME, (self,), ()
+    limits = torch.finfo(self.dtype)
+    numbers = (
+        0.0 if nan is None else nan,
+        limits.max if posinf is None else posinf,
+        limits.min if neginf is None else neginf,
+    )
+    return _NAN_TO_NUM_COMPLEX if self.is_complex() else _NAN_TO_NUM, (self,), numbers
+
+
+_CLOSE = "d = abs({0} - {1})\na == b or (isfinite(d) and d <= atol + abs(rtol * {1}))"
+_BOUNDS = {"rtol": "f32", "atol": "f32"}
+_ISCLOSE = {
+    kind: expression(f"isclose{kind}", source, 2, scalars=("rtol", "atol"), promote=B, types=types)
+    for kind, source, types in (
+        ("", _CLOSE.format("a", "b"), {}),
+        ("_nan", _CLOSE.format("a", "b") + " or (isnan(a) and isnan(b))", {}),
+        ("_complex", _CLOSE.format("a", "b"), _BOUNDS),
+        ("_complex_nan", _CLOSE.format("a", "b") + " or (isnan(a) and isnan(b))", _BOUNDS),
+        ("_whole", _CLOSE.format("float(a)", "float(b)"), _BOUNDS),
+    )
+}
+
+
+@choose("isclose", composite=True)
+def isclose(self, other, rtol=1e-5, atol=1e-8, equal_nan=False):
+    if self.dtype != other.dtype:
+        raise RuntimeError(f"{scalar_name(self.dtype)} did not match {scalar_name(other.dtype)}")
+    for name, bound in (("rtol", rtol), ("atol", atol)):
+        if not bound >= 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {bound:g}")
+    if not (self.is_floating_point() or self.is_complex()):
+        return _ISCLOSE["_whole"], (self, other), (rtol, atol)
+    kind = ("_complex" if self.is_complex() else "") + ("_nan" if equal_nan else "")
+    return _ISCLOSE[kind], (self, other), (rtol, atol)
+
 
 # exponentials and logarithms
 unary("exp", "exp(a)", promote=F)
@@ -81,38 +253,24 @@ unary("rsqrt", "rsqrt(a)", promote=F)
 for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"):
     unary(_name, f"{_name}(a)", promote=F)
 
-# special functions
-for _name in ("erf", "erfc", "erfinv", "lgamma", "digamma", "sinc", "sigmoid", "i0"):
-    unary(_name, f"{_name}(a)", promote=F)
-
-# activations and their gradients
-unary("relu", "where(a <= 0, 0, a)")
-unary("silu", "a * sigmoid(a)")
-unary("mish", "a * tanh(where(a > 20, a, log1p(exp(a))))")
-unary("hardsigmoid", "where(isnan(a), a, min(max(a + 3, 0), 6) / 6)")
-unary("hardswish", "a * min(max(a + 3, 0), 6) / 6")
-unary("leaky_relu", "where(a > 0, a, a * negative_slope)", scalars=("negative_slope",))
-unary("elu", "where(a <= 0, expm1(a * input_scale) * alpha * scale, a * scale)",
-      scalars=("alpha", "scale", "input_scale"))  # fmt: skip
-unary("softplus", "where(a * beta > threshold, a, log1p(exp(a * beta)) / beta)", scalars=("beta", "threshold"))
-unary("threshold", "where(a <= threshold, value, a)", scalars=("threshold", "value"))
-unary("hardtanh", "where(isnan(a), a, min(max(a, min_val), max_val))", scalars=("min_val", "max_val"))
-unary("softshrink", "where(a > lambd, a - lambd, where(a < -lambd, a + lambd, a * 0))", scalars=("lambd",))
-unary("hardshrink", "where(a > lambd, a, where(a < -lambd, a, where(isnan(a), a, 0)))", scalars=("lambd",))
-unary("logit", "logit(a, eps)", scalars=("eps",), promote=F)
-binary("threshold_backward", "where(b <= threshold, 0, a)", scalars=("threshold",))
-binary("sigmoid_backward", "a * (1 - b) * b")
-binary("tanh_backward", "a * (1 - b * b)")
-binary("silu_backward", "s = sigmoid(b)\na * s * (1 + b * (1 - s))")
-binary("softplus_backward", "z = exp(b * beta)\nwhere(b * beta > threshold, a, a * z / (z + 1))",
-       scalars=("beta", "threshold"))  # fmt: skip
-binary("leaky_relu_backward", "where(b > 0, a, a * negative_slope)", scalars=("negative_slope",))
-binary("hardtanh_backward", "where(b <= min_val, 0, where(b >= max_val, 0, a))", scalars=("min_val", "max_val"))
-binary("hardsigmoid_backward", "where(b > -3, where(b < 3, a / 6, 0), 0)")
-binary("hardswish_backward", "where(b < -3, 0, where(b <= 3, a * (b / 3 + 0.5), a))")
-
-# selection and mixing
+# selection, bounds and mixing
 ternary("where", "where(a, b, c)", types={"a": "bool"})
 ternary("addcmul", "a + b * c * value", scalars=("value",))
 ternary("addcdiv", "a + b / c * value", scalars=("value",))
 ternary("lerp", "where(abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c))")
+binary("clamp_min", "max(a, b)")
+binary("clamp_max", "min(a, b)")
+_CLAMP = expression("clamp", "min(max(a, b), c)", 3)
+_CLAMP_MIN = expression("clamp_min", "max(a, b)", 2)
+_CLAMP_MAX = expression("clamp_max", "min(a, b)", 2)
+
+
+@choose("clamp")
+def clamp(self, min=None, max=None):
+    if max is None:
+        if min is None:
+            raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+        return _CLAMP_MIN, (self, min), ()
+    if min is None:
+        return _CLAMP_MAX, (self, max), ()
+    return _CLAMP, (self, min, max), ()

@@ -1,20 +1,32 @@
 """What an entry of the operator table is, and the table itself."""
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..kernels.pointwise import Spec
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pointwise:
     """An elementwise aten operator. `promote` is torch's rule for the compute and result dtypes."""
 
     aten: str
     spec: Spec
     promote: str = "default"  # default, int_to_float, always_bool, complex_to_float, bool_to_long, none
-    dtypes: frozenset[str] | None = None  # compute dtypes with a kernel; None: whatever the expression allows
-    variants: dict[str, "Pointwise"] = field(default_factory=dict, hash=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An elementwise operator whose expression depends on its arguments.
+
+    `pick` takes what the overloads take, `out=` aside, and answers with an entry, its inputs and its scalars.
+    """
+
+    aten: str
+    pick: Callable[..., tuple[Pointwise, tuple, tuple]]
+    arguments: tuple[str, ...]
+    composite: bool = False
 
 
 @dataclass(frozen=True)
@@ -27,24 +39,33 @@ class Custom:
 
 
 POINTWISE: dict[str, Pointwise] = {}
+CHOICES: list[Choice] = []
+ENTRIES: list[Pointwise] = []  # every entry, those that only a choice uses too
 CUSTOM: dict[tuple[str, str], Custom] = {}  # by overload and dispatch key
 _LETTERS = "abcdefgh"
 
 
-def _enter(
-    aten: str,
+def expression(
+    name: str,
     source: str,
-    arity: int,
+    arity: int = 1,
     scalars: tuple[str, ...] = (),
     promote: str = "default",
     types: dict[str, str] | None = None,
     outputs: tuple[str, ...] | None = None,
-) -> None:
+) -> Pointwise:
+    """An entry under no aten name of its own: for `choose`, and for operators that need more than one kernel."""
+    outputs = outputs or (("bool",) if promote == "always_bool" else ("T",))
+    spec = Spec(name, source, tuple(_LETTERS[:arity]), scalars, tuple((types or {}).items()), outputs)
+    entry = Pointwise(name, spec, promote)
+    ENTRIES.append(entry)
+    return entry
+
+
+def _enter(aten: str, source: str, arity: int, **rest) -> None:
     if aten in POINTWISE:
         raise ValueError(f"{aten} is in the table already")
-    outputs = outputs or (("bool",) if promote == "always_bool" else ("T",))
-    spec = Spec(aten, source, tuple(_LETTERS[:arity]), scalars, tuple((types or {}).items()), outputs)
-    POINTWISE[aten] = Pointwise(aten, spec, promote)
+    POINTWISE[aten] = expression(aten, source, arity, **rest)
 
 
 def unary(aten: str, source: str, **rest) -> None:
@@ -60,6 +81,21 @@ def binary(aten: str, source: str, **rest) -> None:
 def ternary(aten: str, source: str, **rest) -> None:
     """As unary, in `a`, `b` and `c`."""
     _enter(aten, source, 3, **rest)
+
+
+def choose(*names: str, composite: bool = False):
+    """Registers a function that picks an entry by the arguments, for every overload of the aten operators (in-place
+    and out= too) that has the function's parameters.
+
+    `composite` replaces what torch makes of other operators: only where nothing is differentiated through them.
+    """
+
+    def register(function: Callable) -> Callable:
+        parameters = tuple(inspect.signature(function).parameters)
+        CHOICES.extend(Choice(name, function, parameters, composite) for name in names)
+        return function
+
+    return register
 
 
 def custom(*overloads: str, key: str = "PrivateUse1"):

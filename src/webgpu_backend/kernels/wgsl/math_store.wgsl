@@ -17,3 +17,25 @@ fn f16_bits(x: f32) -> u32 {
     r = select(r, 0x7e00u, m > 0x7f800000u);
     return sign | r;
 }
+
+fn bf16_value(bits: u32) -> f32 {
+    return bitcast<f32>(bits << 16u);
+}
+
+// The neighbour of a 16-bit pattern (sign and magnitude) on the way from a to b.
+fn step_bits16(bits: u32, a: f32, b: f32) -> u32 {
+    let up = (a < b) == ((bits & 0x8000u) == 0u);
+    let near_zero = select(1u, 0x8001u, b < 0.0);
+    return select(select(bits - 1u, bits + 1u, up), near_zero, (bits & 0x7fffu) == 0u);
+}
+
+// nextafter of the 16-bit formats, on values that they hold.
+fn f32_nextafter_bf16(a: f32, b: f32) -> f32 {
+    let r = select(bf16_value(step_bits16(bf16_bits(a), a, b)), b, a == b);
+    return select(r, f32_nan(), f32_isnan(a) || f32_isnan(b));
+}
+
+fn f32_nextafter_f16(a: f32, b: f32) -> f32 {
+    let r = select(unpack2x16float(step_bits16(f16_bits(a), a, b)).x, b, a == b);
+    return select(r, f32_nan(), f32_isnan(a) || f32_isnan(b));
+}
