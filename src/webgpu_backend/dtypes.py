@@ -36,9 +36,11 @@ UINT32 = DType("uint32", 4, "u32", "u32")
 UINT64 = DType("uint64", 8, "u64", "u64")
 BOOL = DType("bool", 1, "bool", "b")
 COMPLEX64 = DType("complex64", 8, "c64", "c64")
+COMPLEX32 = DType("complex32", 4, "c64", "c32")
 
 ALL: dict[str, DType] = {d.name: d for d in (
     FLOAT32, FLOAT16, BFLOAT16, FLOAT64, INT64, INT32, INT16, INT8, UINT8, UINT16, UINT32, UINT64, BOOL, COMPLEX64,
+    COMPLEX32,
 )}  # fmt: skip
 
 WGSL_TYPE = {

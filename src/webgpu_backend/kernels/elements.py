@@ -20,6 +20,8 @@ def array_type(dtype: DType, mode: str, caps: Caps) -> str:
             return "array<u32>"
         if name == "complex64":
             return "array<vec4<f32>>"
+        if name == "complex32":
+            return "array<vec4<u32>>"
         if name in ("int64", "uint64"):
             return f"array<{_word64(dtype)}>" if caps.i64 else "array<vec4<u32>>"
         return "array<f64>"
@@ -33,6 +35,8 @@ def array_type(dtype: DType, mode: str, caps: Caps) -> str:
         return "array<u32>"
     if name == "complex64":
         return "array<vec2<f32>>"
+    if name == "complex32":
+        return "array<u32>"
     if name in ("int64", "uint64"):
         return f"array<{_word64(dtype)}>" if caps.i64 else "array<vec2<u32>>"
     return "array<f64>"
@@ -53,6 +57,8 @@ def read(dtype: DType, var: str, index: str, caps: Caps, mode: str = "e") -> str
     name = dtype.name
     if name == "float16" and caps.f16:
         return f"f32({var}[{index}])"
+    if name == "complex32":
+        return f"unpack2x16float({var}[{index}])"
     if not dtype.packed:
         return f"{var}[{index}]"
     per, shift = (2, 16) if dtype.size == 2 else (4, 8)
@@ -72,7 +78,7 @@ def read(dtype: DType, var: str, index: str, caps: Caps, mode: str = "e") -> str
 
 
 def bits(dtype: DType, value: str) -> str:
-    """The low bits of a packed element, from its carrier, as u32."""
+    """The bits of an element of at most a word, from its carrier, as u32."""
     name = dtype.name
     if name == "float16":
         return f"f16_bits({value})"
@@ -80,6 +86,8 @@ def bits(dtype: DType, value: str) -> str:
         return f"bf16_bits({value})"
     if name == "bool":
         return f"u32({value})"
+    if name == "complex32":
+        return f"(f16_bits({value}.x) | (f16_bits({value}.y) << 16u))"
     mask = "0xffffu" if dtype.size == 2 else "0xffu"
     return f"(bitcast<u32>({value}) & {mask})"
 
@@ -88,6 +96,8 @@ def write(dtype: DType, var: str, index: str, value: str, caps: Caps) -> str:
     """A statement that writes one element; packed dtypes need mode "a"."""
     if dtype.name == "float16" and caps.f16:
         return f"{var}[{index}] = f16({value});"
+    if dtype.name == "complex32":
+        return f"{var}[{index}] = {bits(dtype, value)};"
     if not dtype.packed:
         return f"{var}[{index}] = {value};"
     per, shift = (2, 16) if dtype.size == 2 else (4, 8)
@@ -130,6 +140,8 @@ def read4(dtype: DType, var: str, group: str, to: str, caps: Caps) -> tuple[list
             spread = f"(vec4<u32>({w}, {w} >> 8u, {w} >> 16u, {w} >> 24u) & vec4<u32>(255u))"
             spread = f"{spread} != vec4<u32>(0u)" if name == "bool" else f"vec4<i32>{spread}"
         return [*lines, f"let {to} = {spread};"], xyzw
+    if name == "complex32":
+        return [f"let {to} = {var}[{group}];"], [f"unpack2x16float({x})" for x in xyzw]
     if name == "complex64" or (name in ("int64", "uint64") and not caps.i64):
         lines = [f"let {to}_l = {var}[2u * ({group})];", f"let {to}_h = {var}[2u * ({group}) + 1u];"]
         return lines, [f"{to}_l.xy", f"{to}_l.zw", f"{to}_h.xy", f"{to}_h.zw"]
@@ -152,6 +164,8 @@ def write4(dtype: DType, var: str, group: str, lanes: list[str], caps: Caps) -> 
     if dtype.size == 1:
         parts = [bits(dtype, x)] + [f"({bits(dtype, v)} << {8 * k}u)" for k, v in enumerate((y, z, w), start=1)]
         return [f"{var}[{group}] = {' | '.join(parts)};"]
+    if name == "complex32":
+        return [f"{var}[{group}] = vec4<u32>({', '.join(bits(dtype, v) for v in lanes)});"]
     if name == "complex64" or (name in ("int64", "uint64") and not caps.i64):
         base = "f32" if name == "complex64" else "u32"
         return [

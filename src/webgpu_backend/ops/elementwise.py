@@ -244,9 +244,7 @@ class Elementwise:
         dim = max(range(len(shape)), key=lambda d: (shape[d] - 1) * large.stride(d))
         middle = shape[dim] // 2 + (-(shape[dim] // 2) % 4 if shape[dim] > 8 else 0)
         for start, length in ((0, middle), (middle, shape[dim] - middle)):
-            part = [
-                x if _is_scalar(x) or not x.dim() else x.expand(shape).narrow(dim, start, length) for x in inputs
-            ]
+            part = [x if _is_scalar(x) or not x.dim() else x.expand(shape).narrow(dim, start, length) for x in inputs]
             self._split(tuple(part), scalars, tuple([o.narrow(dim, start, length) for o in outs]))
 
     # -- planning
@@ -259,7 +257,7 @@ class Elementwise:
         views = [None if _is_scalar(x) else T.view_of(x) for x in inputs]
         if outs is None:
             strides = _output_strides([x for x in inputs if not _is_scalar(x)], shape)
-            wanted = [result if o in ("T", "bool") else T.TORCH_DTYPE[_OUT_DTYPE[o]] for o in entry.spec.outputs]
+            wanted = [result if o in ("T", "bool") else _out_dtype(o, result) for o in entry.spec.outputs]
             metas = tuple(T.meta(shape, strides, dtype) for dtype in wanted)
             out_views = [View(T.DTYPES[m.dtype], m.sizes, m.strides) for m in metas]
             owned = [True] * len(metas)
@@ -284,7 +282,7 @@ class Elementwise:
         compute, result = elementwise_dtypes(*promoted, type_promotion_kind=_KINDS[promote])
         if promote == "complex_to_float" and result != compute:
             compute = next(x.dtype for x in promoted if isinstance(x, _Tensor))
-        if compute not in T.DTYPES:
+        if compute not in T.DTYPES or result not in T.DTYPES:
             raise Unsupported(f"webgpu: {self.aten} has no kernel for {compute}")
         return compute, result
 
@@ -300,7 +298,7 @@ class Elementwise:
         self._check_devices(inputs)
         _, promoted = self._dtypes(inputs)
         for out, kind in zip(outs, self.entry.spec.outputs):
-            result = promoted if kind in ("T", "bool") else T.TORCH_DTYPE[_OUT_DTYPE[kind]]
+            result = promoted if kind in ("T", "bool") else _out_dtype(kind, promoted)
             if out.device.type != T.NAME:
                 raise RuntimeError(
                     f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
@@ -308,8 +306,8 @@ class Elementwise:
                 )
             if kind != "bool" and not torch.can_cast(result, out.dtype):
                 raise RuntimeError(
-                    f"result type {scalar_name(result)} can't be cast to the desired output type "
-                    f"{scalar_name(out.dtype)}"
+                    f"result type {_scalar_name(result)} can't be cast to the desired output type "
+                    f"{_scalar_name(out.dtype)}"
                 )
 
     def _aliases(self, inputs, outs):
@@ -338,7 +336,14 @@ class Elementwise:
         return tuple(result), aliases
 
 
-_OUT_DTYPE = {"i64": "int64", "i32": "int32", "f32": "float32", "c64": "complex64"}
+_OUT_DTYPE = {"i64": torch.int64, "i32": torch.int32, "f32": torch.float32, "c64": torch.complex64}
+
+
+def _out_dtype(kind: str, promoted: torch.dtype) -> torch.dtype:
+    """Of an output that does not follow the promoted inputs."""
+    return torch.complex32 if kind == "c64" and promoted == torch.float16 else _OUT_DTYPE[kind]
+
+
 _runners: dict[Pointwise, Elementwise] = {}
 
 
@@ -431,5 +436,5 @@ _SCALAR_NAMES = {
 }  # fmt: skip
 
 
-def scalar_name(dtype: torch.dtype) -> str:
+def _scalar_name(dtype: torch.dtype) -> str:
     return _SCALAR_NAMES.get(dtype, str(dtype))

@@ -4,7 +4,7 @@ import torch
 
 from ..dtypes import Unsupported
 from ..launch import same_device
-from .elementwise import scalar_name
+from .elementwise import _scalar_name
 from .table import binary, choose, custom, expression, ternary, unary
 
 F = "int_to_float"
@@ -166,13 +166,13 @@ _POLAR = expression("polar", "complex(a * cos(b), a * sin(b))", 2, outputs=("c64
 
 
 def _complex_parts(first, second, entry):
-    one, two = scalar_name(first.dtype), scalar_name(second.dtype)
+    one, two = _scalar_name(first.dtype), _scalar_name(second.dtype)
     if not {one, two} <= {"Half", "Float", "Double"}:
         raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {one} and {two}")
     if one != two:
         raise RuntimeError(f"Expected object of scalar type {one} but got scalar type {two} for second argument")
-    if first.dtype != torch.float32:
-        raise Unsupported("webgpu: complex64 is the one complex dtype with kernels")
+    if one == "Double":
+        raise Unsupported("webgpu: no kernels for complex128")
     return entry, (first, second), ()
 
 
@@ -228,7 +228,7 @@ _ISCLOSE = {
 @choose("isclose", composite=True)
 def isclose(self, other, rtol=1e-5, atol=1e-8, equal_nan=False):
     if self.dtype != other.dtype:
-        raise RuntimeError(f"{scalar_name(self.dtype)} did not match {scalar_name(other.dtype)}")
+        raise RuntimeError(f"{_scalar_name(self.dtype)} did not match {_scalar_name(other.dtype)}")
     for name, bound in (("rtol", rtol), ("atol", atol)):
         if not bound >= 0:
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {bound:g}")

@@ -116,7 +116,7 @@ def _caps(adapter: Any, device: Any) -> Caps:
         kind=env.CLASS or ("cpu" if software else "gpu"),
         f16=f("shader-f16"),
         i64=f("shader-int64"),
-        f64=f("shader-f64"),
+        f64=f("shader-f64") and f("shader-int64"),  # f64 functions work on 64-bit patterns
         subgroups=f("subgroup"),
         f32_atomic=f("shader-float32-atomic"),
         immediate_bytes=min(limits["max-immediate-size"], 256) if f("immediates") else 0,
