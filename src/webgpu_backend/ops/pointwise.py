@@ -3,9 +3,8 @@
 import torch
 
 from ..dtypes import Unsupported
-from ..launch import same_device
 from .elementwise import _scalar_name
-from .table import binary, choose, custom, expression, ternary, unary
+from .table import binary, choose, expression, ternary, unary
 
 F = "int_to_float"
 B = "always_bool"
@@ -99,15 +98,6 @@ binary("logical_and", "bool(a) and bool(b)", promote=B)
 binary("logical_or", "bool(a) or bool(b)", promote=B)
 binary("logical_xor", "bool(a) != bool(b)", promote=B)
 unary("logical_not", "not bool(a)", promote=B)
-
-
-@custom("equal")
-def equal(self, other):
-    if self.shape != other.shape:
-        return False
-    same_device("equal", self, other)
-    return not self.numel() or bool((self == other).all().item())
-
 
 # bits
 binary("bitwise_and", "a & b")
