@@ -1,7 +1,5 @@
 """Activations and their gradients."""
 
-import torch
-
 from .. import tensor as T
 from .elementwise import runner
 from .table import binary, choose, custom, expression, ternary, unary
@@ -121,29 +119,13 @@ def log_sigmoid_backward(grad_output, self, buffer):
     return _LOG_SIGMOID_BACKWARD, (grad_output, self), ()
 
 
-# parametrised and random slopes
+# parametrised slopes
 binary("_prelu_kernel", "where(a > 0, a, b * a)")
 ternary(
     "_prelu_kernel_backward",
     "out0 = where(b > 0, a, c * a)\nout1 = where(b > 0, 0, b * a)",
     outputs=("T", "T"),
 )
-_RRELU_NOISE = expression("rrelu_noise", "where(a <= 0, b, 1)", 2)
-
-
-@custom("rrelu_with_noise")
-def rrelu_with_noise(self, noise, lower=0.125, upper=0.3333333333333333, training=False, generator=None):
-    if not training:
-        return torch.ops.aten.leaky_relu(self, (float(lower) + float(upper)) / 2)
-    noise.uniform_(float(lower), float(upper), generator=generator)
-    runner(_RRELU_NOISE).call_into((self, noise), (), (noise,))
-    return self * noise
-
-
-@custom("rrelu_with_noise_")
-def rrelu_with_noise_(self, noise, lower=0.125, upper=0.3333333333333333, training=False, generator=None):
-    return self.copy_(rrelu_with_noise(self, noise, lower, upper, training, generator))
-
 
 # gated
 _GLU = expression("glu", "a * sigmoid(b)", 2)
