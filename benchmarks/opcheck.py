@@ -122,7 +122,7 @@ def compare(op, sample, dtype, device, differentiable) -> bool:
     torch.manual_seed(1)
     got = op(moved.input, *moved.args, **moved.kwargs)
     shapes_only = op.name in UNINITIALISED
-    random = op.name in RANDOM or (op.name in SOMETIMES_RANDOM and _changes_with_seed(op, sample, want))
+    random = op.name in RANDOM or (op.name in SOMETIMES_RANDOM and _drops(sample))
     if random:
         torch.manual_seed(1)
         again = move(sample, device)
@@ -140,11 +140,9 @@ def compare(op, sample, dtype, device, differentiable) -> bool:
     return True
 
 
-def _changes_with_seed(op, sample, first) -> bool:
-    torch.manual_seed(2)
-    second = op(sample.input, *sample.args, **sample.kwargs)
-    pairs = zip(tree_leaves(first), tree_leaves(second))
-    return any(isinstance(a, torch.Tensor) and not torch.equal(a, b) for a, b in pairs)
+def _drops(sample) -> bool:
+    """Attention with dropout: the database seeds each call itself, so another seed tells nothing."""
+    return sample.kwargs.get("dropout_p", 0) > 0 or bool(sample.kwargs.get("training"))
 
 
 def match(got, want, dtype, shapes_only=False) -> None:
