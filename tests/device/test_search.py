@@ -79,3 +79,17 @@ def test_membership_and_quantiles():
     y, q = torch.randn(100, 9), torch.tensor([0.1, 0.5])
     close(torch.quantile(y.to("webgpu"), q.to("webgpu"), dim=0), torch.quantile(y, q, dim=0))
     close(torch.nanquantile(y.to("webgpu"), 0.3, dim=1), torch.nanquantile(y, 0.3, dim=1))
+
+
+def test_histograms():
+    x = torch.randn(500, generator=torch.Generator().manual_seed(15))
+    w = torch.rand(500, generator=torch.Generator().manual_seed(16))
+    for arguments in ({}, {"range": (-1.0, 1.0)}, {"density": True}):
+        close(torch.histogram(x.to("webgpu"), 20, **arguments), torch.histogram(x, 20, **arguments), 1e-5)
+    edges = torch.tensor([-2.0, -0.5, 0.0, 3.0])
+    ours = torch.histogram(x.to("webgpu"), edges.to("webgpu"), weight=w.to("webgpu"))
+    close(ours, torch.histogram(x, edges, weight=w), 1e-5)
+    points = x.reshape(250, 2)
+    ours, theirs = torch.histogramdd(points.to("webgpu"), [4, 5]), torch.histogramdd(points, [4, 5])
+    close(ours.hist, theirs.hist, 1e-5)
+    close(list(ours.bin_edges), list(theirs.bin_edges), 1e-5)
