@@ -11,7 +11,7 @@ from .expression import Emitter, convert, wgsl_type
 from .layout import View, broadcast_strides, collapse, contiguous_strides, grid, numel, order_by, spread
 from .render import render
 
-WORKGROUP = {"gpu": 256, "cpu": 64}
+WORKGROUP = {"gpu": 512, "cpu": 64}
 # Groups of four elements per thread. A software adapter pays per workgroup, a GPU wants many threads.
 GROUPS = {"gpu": 1, "cpu": 4}
 # Side of the square that a GPU's workgroup walks where an input runs along another dimension than the output: lines of
@@ -121,9 +121,13 @@ def plan(
     if tiled:
         groups = spread(-(-dims[0] // TILE) * -(-dims[1] // TILE) * numel(dims[2:]), caps)
     else:
-        groups = grid(-(-n // (4 * GROUPS[caps.kind])), WORKGROUP[caps.kind], caps)
+        groups = grid(-(-n // (4 * GROUPS[caps.kind])), _workgroup(caps), caps)
     bound = tuple(i for i in tensor_inputs if aliases[i] is None) + tuple(len(inputs) + k for k in range(len(outputs)))
     return Kernel(program, params, groups, bound, scalar_carriers)
+
+
+def _workgroup(caps: Caps) -> int:
+    return min(WORKGROUP[caps.kind], caps.workgroup_size)
 
 
 @lru_cache(maxsize=None)
@@ -196,7 +200,7 @@ def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, ti
         body=body,
         returned=returned,
         main=main,
-        workgroup=WORKGROUP[caps.kind],
+        workgroup=TILE * TILE // 4 if tiled else _workgroup(caps),
         groups=GROUPS[caps.kind],
         interleaved=caps.kind == "gpu",
         tile=TILE if tiled else 0,
