@@ -24,6 +24,8 @@ FILL = {"gpu": 1024, "cpu": 16}
 GRAIN = {"gpu": 8, "cpu": 64}
 TRIPS = {"gpu": 1 << 30, "cpu": 16000}
 RUN = 256
+# Reduced elements a software adapter takes at a time down strided memory, so that the pages stay in its caches.
+BAND = 64
 
 
 @dataclass(frozen=True)
@@ -72,16 +74,19 @@ class _Walk:
     """How threads cover rows (kept elements) and units (reduced elements, or groups of four)."""
 
     rows: bool  # neighbouring threads are neighbours along the reduction
-    four: bool
+    four: bool  # a unit is four elements of one row
+    quad: bool  # a thread reduces four neighbouring rows at once
     across: int
     along: int
     split: int
     tree: bool
 
 
-def fused(rows: int, length: int, caps: Caps) -> bool:
+def fused(rows: int, length: int, strided: bool, caps: Caps) -> bool:
     """Whether one workgroup (or thread) a row is a good way to reduce and rewrite it."""
     if caps.kind == "cpu":
+        if strided and length >= 2 * BAND and rows >= THREADS["cpu"]:
+            return False
         return length <= TRIPS["cpu"] and (rows >= 8 or length <= 4096)
     return length < 16384 or rows >= 256 or (length < 65536 and rows >= 64)
 
@@ -118,21 +123,32 @@ def plan(
         steps = ostrides[i] + rstrides[i][1:]
         return rstrides[i][0] == 1 and elementwise[i].offset % 4 == 0 and all(s % 4 == 0 for s in steps)
 
+    def across(i: int) -> bool:
+        """Four neighbouring rows can be read at once."""
+        view, steps = operands[i], ostrides[i][1:] + (rstrides[i] if i < len(elementwise) else [])
+        return ostrides[i][0] == 1 and view.offset % 4 == 0 and all(s % 4 == 0 for s in steps)
+
     rows = m == 1 or ostrides[0][0] == 0 or 0 < rstrides[0][0] <= ostrides[0][0]
     four = rows and k >= 4 and vector(0) and (len(rdims) == 1 or rdims[0] % 4 == 0)
+    # A GPU has threads for every row of a map before it wants four rows to a thread.
+    quad = not rows and odims[0] % 4 == 0 and across(0) and (caps.kind == "cpu" or not spec.map or m >= 32768)
     modes = []
     for i, view in enumerate(elementwise):
         written = i >= len(inputs)
-        if not written and all(s == 0 for s in rstrides[i]):
+        same = ostrides[i][0] == 0 if quad else four and rstrides[i][0] == 0 and len(rdims) > 1
+        if not written and all(s == 0 for s in rstrides[i]) and (same or not quad):
             modes.append("c")  # one value for the row
         elif four and vector(i) and (not written or k % 4 == 0 or m == 1):
             modes.append("v")
-        elif four and rstrides[i][0] == 0 and len(rdims) > 1:
+        elif quad and across(i):
+            modes.append("v")
+        elif same and not written:
             modes.append("s")  # one value for the four lanes
         else:
             modes.append(elements.element_mode(view.dtype, caps, written))
 
-    walk = _walk(m, k, rows, four, bool(spec.map), caps)
+    threads = m // 4 if quad else m
+    walk = _walk(threads, k, rows, four, quad, bool(spec.map), caps)
     slots = walk.split * (1 if walk.tree else walk.along)
     final = slots == 1 or bool(spec.map)
     state = _state(spec, compute, caps)
@@ -143,7 +159,8 @@ def plan(
     program, carriers = _program(
         spec, compute.name, signature, len(inputs), stored if final else (), final, False, len(odims), len(rdims), walk, caps
     )
-    words = [m, k, walk.split, *odims[:-1], *rdims[:-1]]
+    outer = [odims[0] // 4, *odims[1:]] if quad else odims
+    words = [threads, k, walk.split, *outer[:-1], *rdims[:-1]]
     for i, (view, mode) in enumerate(zip(elementwise, modes)):
         words += [view.offset, *ostrides[i]]
         if mode != "c":
@@ -154,10 +171,10 @@ def plan(
         bound += [("r", i) for i in range(len(results))]
     else:
         bound += [("p", i) for i in range(len(state))]
-    groups = -(-m // walk.across) * walk.split
+    groups = -(-threads // walk.across) * walk.split
     passes = [Pass(program, _pack(words), spread(groups, caps), tuple(bound))]
     if not final:
-        walk = _walk(m, slots, True, False, True, caps)
+        walk = _walk(m, slots, True, False, False, True, caps)
         program, _ = _program(
             spec, compute.name, (), 0, stored, True, True, len(odims), 1, walk, caps
         )
@@ -183,19 +200,21 @@ def _power(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-def _walk(m: int, k: int, rows: bool, four: bool, whole: bool, caps: Caps) -> _Walk:
+def _walk(m: int, k: int, rows: bool, four: bool, quad: bool, whole: bool, caps: Caps) -> _Walk:
     """`whole`: a row must not be split (its map needs the finished state, or it is the second pass)."""
     units = -(-k // 4) if four else k
     threads = THREADS[caps.kind]
     if caps.kind == "cpu":
+        if not rows and not whole and k >= 2 * BAND and m >= threads:
+            return _Walk(rows, four, quad, threads, 1, max(-(-k // 4096), min(-(-k // BAND), 512)), False)
         few = m < 4 * threads and units >= threads * FILL["cpu"]
         if whole or not few:
             split = 1 if whole else -(-units // TRIPS["cpu"])
-            return _Walk(rows, four, min(threads, max(8, _power(m))), 1, split, False)
+            return _Walk(rows, four, quad, min(threads, max(8, _power(m))), 1, split, False)
         along = threads if rows else threads // min(threads, _power(m))
         across = threads // along
         slots = max(-(-units // TRIPS["cpu"]), min(threads * FILL["cpu"] // m, units // GRAIN["cpu"]))
-        return _Walk(rows, four, across, along, max(1, slots // along), False)
+        return _Walk(rows, four, quad, across, along, max(1, slots // along), False)
     if rows:
         along = 1 if units <= 4 else 8 if units <= 16 else 32 if units <= 128 else threads
     else:
@@ -205,7 +224,7 @@ def _walk(m: int, k: int, rows: bool, four: bool, whole: bool, caps: Caps) -> _W
     if not whole:
         groups = -(-m // across)
         split = max(1, min(-(-FILL["gpu"] // groups), units // (along * GRAIN["gpu"]), 1024))
-    return _Walk(rows, four, across, along, split, along > 1)
+    return _Walk(rows, four, quad, across, along, split, along > 1)
 
 
 def _state(spec: Spec, compute: DType, caps: Caps) -> list[tuple[str, str]]:
@@ -240,7 +259,8 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
     dtypes = [ALL[d] for d, _ in signature]
     modes = [mode for _, mode in signature]
     out_names = [n for n, _ in results][: len(stored)]
-    four = walk.four
+    four, quad = walk.four, walk.quad
+    totals = 4 if quad else 1
 
     fields = ["m: u32", "k: u32", "split: u32"]
     fields += [f"d{i}: u32" for i in range(orank - 1)] + [f"e{i}: u32" for i in range(rrank - 1)]
@@ -301,6 +321,8 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
     for i in range(orank - 1):
         outer += [f"let c{i} = rest % p.d{i};", f"rest = rest / p.d{i};"]
     outer.append(f"let c{orank - 1} = {'rest' if orank > 1 else 'o'};")
+    if quad:
+        outer = [re.sub(r"^let c0 = (.*);$", r"let c0 = (\1) * 4u;", line) for line in outer]
     for name in [*names, *out_names]:
         terms = [f"p.{name}_o"] + [f"c{i} * p.{name}_s{i}" for i in range(orank)]
         outer.append(f"let {name}_b = {' + '.join(terms)};")
@@ -311,11 +333,17 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
 
     def at(name: str, lane: int, tail: bool) -> str:
         """Element index of a lane of the unit `g`."""
-        low = f"k0 + {lane}u" if lane else "k0"
+        low = f"k0 + {lane}u" if lane and four else "k0"
         if tail and lane:
             low = f"min({low}, p.k - 1u)"
-        terms = [f"{name}_b", f"({low}) * p.{name}_r0"] + [f"k{i} * p.{name}_r{i}" for i in range(1, rrank)]
+        terms = [f"{name}_b"] + ([f"{lane}u * p.{name}_s0"] if quad and lane else [])
+        terms += [f"({low}) * p.{name}_r0"] + [f"k{i} * p.{name}_r{i}" for i in range(1, rrank)]
         return " + ".join(terms)
+
+    def group_at(name: str) -> str:
+        """The group of four elements that the unit `g` is (or, of four rows, holds)."""
+        terms = [f"{name}_b", "k0" if four else f"k0 * p.{name}_r0"]
+        return f"({' + '.join(terms + [f'k{i} * p.{name}_r{i}' for i in range(1, rrank)])}) / 4u"
 
     stepping = [n for n in spec.inputs if re.search(rf"\b{n}\b", spec.step)]
 
@@ -325,7 +353,7 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
         for i in range(rrank - 1):
             lines += [f"let k{i} = q % p.e{i};", f"q = q / p.e{i};"]
         lines.append(f"let k{rrank - 1} = {'q' if rrank > 1 else 'g * 4u' if four else 'g'};")
-        lanes: list[list[str]] = [[] for _ in range(4 if four else 1)]
+        lanes: list[list[str]] = [[] for _ in range(4 if four or quad else 1)]
         for j in range(n_in):
             name, mode, dtype = names[j], modes[j], dtypes[j]
             if name not in wanted:
@@ -333,8 +361,7 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
             if mode == "c":
                 got = [f"{name}_c"] * len(lanes)
             elif mode == "v":
-                inner = "".join(f" + k{i} * p.{name}_r{i}" for i in range(1, rrank))
-                text, got = elements.read4(dtype, f"memory_{name}", f"({name}_b + k0{inner}) / 4u", f"{name}v", caps)
+                text, got = elements.read4(dtype, f"memory_{name}", group_at(name), f"{name}v", caps)
                 lines += text
             else:
                 got = []
@@ -350,17 +377,16 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
 
     def maps_of(tail: bool, arguments: list[str]) -> list[str]:
         lines = []
-        index = "(g * 4u + {}u)" if four else "g"
         for lane, text in enumerate(arguments):
-            lines.append(f"let y{lane} = emit({text}, r, {index.format(lane)});")
+            index = f"g * 4u + {lane}u" if four else "g"
+            lines.append(f"let y{lane} = emit({text}, r{lane if quad else 0}, {index});")
         for j, (name, type_) in enumerate(maps, start=n_in):
             dtype, mode = dtypes[j], modes[j]
             values = [convert(f"y{lane}.{name}", type_, carrier(dtype, caps)) for lane in range(len(arguments))]
             if mode == "v":
                 lines += [f"let {name}w{lane} = {value};" for lane, value in enumerate(values)]
-                inner = "".join(f" + k{i} * p.{name}_r{i}" for i in range(1, rrank))
                 lanes = [f"{name}w{lane}" for lane in range(4)]
-                lines += elements.write4(dtype, f"memory_{name}", f"({name}_b + k0{inner}) / 4u", lanes, caps)
+                lines += elements.write4(dtype, f"memory_{name}", group_at(name), lanes, caps)
                 continue
             for lane, value in enumerate(values):
                 lines += [f"let {name}i{lane} = {at(name, lane, False)};", f"let {name}w{lane} = {value};"]
@@ -380,25 +406,29 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
             f"step(s{lane}, {text}, {f'g * 4u + {lane}u' if four else 'g'})" for lane, text in enumerate(arguments)
         ]
         load_tail, arguments_tail = loads(True, stepping) if four else ([], [])
-        next_tail = [f"step(total, {text}, n * 4u + {lane}u)" for lane, text in enumerate(arguments_tail)]
+        next_tail = [f"step(total0, {text}, n * 4u + {lane}u)" for lane, text in enumerate(arguments_tail)]
     again, arguments = loads(False, spec.inputs) if spec.map else ([], [])
     again_tail, arguments_tail = loads(True, spec.inputs) if spec.map and four else ([], [])
     store = []
-    if not final:
-        store.append("let slot = o * p.split + part;" if walk.tree else "let slot = o * stride + first;")
-        for name, type_ in state:
-            target = _stored(type_)
-            store.append(f"memory_{name}[slot] = {convert(f'total.{name}', type_, carrier(target, caps))};")
-    for (name, type_), (dtype, mode) in zip(results, stored):
-        target = ALL[dtype]
-        store.append(f"let {name}w = {convert(f'r.{name}', type_, carrier(target, caps))};")
-        store.append(elements.write(target, f"memory_{name}", f"{name}_b", f"{name}w", caps))
+    for t in range(totals):
+        row = f"(o * 4u + {t}u)" if quad else "o"
+        if not final:
+            slot = f"{row} * p.split + part" if walk.tree else f"{row} * slots + first"
+            store.append(f"let slot{t} = {slot};")
+            for name, type_ in state:
+                value = convert(f"total{t}.{name}", type_, carrier(_stored(type_), caps))
+                store.append(f"memory_{name}[slot{t}] = {value};")
+        for (name, type_), (dtype, _) in zip(results, stored):
+            target = ALL[dtype]
+            store.append(f"let {name}i{t} = {name}_b{f' + {t}u * p.{name}_s0' if t else ''};")
+            store.append(f"let {name}w{t} = {convert(f'r{t}.{name}', type_, carrier(target, caps))};")
+            store.append("{ " + elements.write(target, f"memory_{name}", f"{name}i{t}", f"{name}w{t}", caps) + " }")
 
     def declared(wanted) -> str:
         return ", ".join(f"{n}: {wgsl_type(own)}" for n in wanted)
 
     tags = "_".join(f"{d.short}{mode}" for d, mode in zip(dtypes, modes)) or "state"
-    shape = f"{'r' if walk.rows else 'c'}{walk.across}x{walk.along}"
+    shape = f"{'r' if walk.rows else 'q' if quad else 'c'}{walk.across}x{walk.along}"
     name = f"{spec.name}_{tags}_{ALL[compute_name].short}_{shape}_{orank}{rrank}{'' if final else 'p'}"
     text = render(
         "reduce.wgsl",
@@ -424,7 +454,10 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
         tree=walk.tree,
         across=walk.across,
         along=walk.along,
+        blocked=caps.kind == "cpu",
         four=four,
+        lanes=len(lanes),
+        totals=totals,
         tail=four and rrank == 1,
         run=RUN,
         outer=outer,

@@ -33,6 +33,12 @@ def normal_dims(dim, rank: int) -> tuple[int, ...]:
     return tuple(found) if rank else ()
 
 
+def _strided(x: torch.Tensor, dims: tuple[int, ...]) -> bool:
+    """Whether neighbours along the reduced dimensions are further apart than neighbours across them."""
+    steps = [(st, d in dims) for d, (s, st) in enumerate(zip(x.shape, x.stride())) if s > 1]
+    return bool(steps) and not min(steps, key=lambda step: (step[0], not step[1]))[1]
+
+
 class _Call:
     """A planned call: outputs to make, and the dispatches."""
 
@@ -70,7 +76,7 @@ class Reduction:
             shape = inputs[0].shape
             length = numel([shape[d] for d in dims])
             rows = numel(shape) // max(length, 1)
-            if numel(shape) and not R.fused(rows, length, gpu().caps):
+            if numel(shape) and not R.fused(rows, length, _strided(inputs[0], dims), gpu().caps):
                 return self._in_two_steps(inputs, dims, compute, out, maps, scalars)
             call = self._plan(key, inputs, dims, True, compute, out, maps)
         made = self._run(call, inputs, scalars)

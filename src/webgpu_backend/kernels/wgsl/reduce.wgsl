@@ -27,7 +27,7 @@ struct Y {
 }
 {% endif %}
 {% if tree %}
-var<workgroup> shared_state: array<S, {{ across * along }}>;
+var<workgroup> shared_state: array<S, {{ across * along * totals }}>;
 {% endif %}
 
 fn init() -> S {
@@ -75,15 +75,19 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let group = wid.x + wid.y * nwg.x;
-    let part = group % p.split;
 {% if rows %}
+    let part = group % p.split;
     let y = lid % {{ along }}u;
     let row = (group / p.split) * {{ across }}u + lid / {{ along }}u;
-{% else %}
-    let y = lid / {{ across }}u;
-    let row = (group / p.split) * {{ across }}u + lid % {{ across }}u;
-{% endif %}
     let live = row < p.m;
+{% else %}
+    // Neighbouring groups take neighbouring rows, whose elements are neighbours in memory.
+    let blocks = (p.m + {{ across - 1 }}u) / {{ across }}u;
+    let part = group / blocks;
+    let y = lid / {{ across }}u;
+    let row = (group % blocks) * {{ across }}u + lid % {{ across }}u;
+    let live = row < p.m && part < p.split;
+{% endif %}
 {% if tree %}
     // Threads past the last row repeat it, so that all of them meet at the barriers.
     let o = min(row, p.m - 1u);
@@ -97,35 +101,47 @@ fn main(
     {{ line }}
 {% endfor %}
     let first = part * {{ along }}u + y;
-    let stride = p.split * {{ along }}u;
-    var total = init();
-    var g = first;
+    let slots = p.split * {{ along }}u;
 {% if four %}
     let n = p.k / 4u;
 {% else %}
     let n = p.k;
 {% endif %}
-    // Runs of bounded length keep the rounding error of long sums down.
-    while (g < n) {
-        let end = min(n, g + stride * {{ run }}u);
-        var s0 = init();
-{% if four %}
-        var s1 = init();
-        var s2 = init();
-        var s3 = init();
+{% if blocked %}
+    // A range of its own for each thread: software adapters prefetch along it.
+    let chunk = (n + slots - 1u) / slots;
+    let start = first * chunk;
+    let stop = min(n, start + chunk);
+    let stride = 1u;
+{% else %}
+    let start = first;
+    let stop = n;
+    let stride = slots;
 {% endif %}
+{% for t in range(totals) %}
+    var total{{ t }} = init();
+{% endfor %}
+    var g = start;
+    // Runs of bounded length keep the rounding error of long sums down.
+    while (g < stop) {
+        let end = min(stop, g + stride * {{ run }}u);
+{% for lane in range(lanes) %}
+        var s{{ lane }} = init();
+{% endfor %}
         for (; g < end; g += stride) {
 {% for line in load %}
             {{ line }}
 {% endfor %}
-{% for lane in range(4 if four else 1) %}
+{% for lane in range(lanes) %}
             s{{ lane }} = {{ next[lane] }};
 {% endfor %}
         }
 {% if four %}
         s0 = combine(combine(s0, s1), combine(s2, s3));
 {% endif %}
-        total = combine(total, s0);
+{% for t in range(totals) %}
+        total{{ t }} = combine(total{{ t }}, s{{ t }});
+{% endfor %}
     }
 {% if tail %}
     if (first == 0u && n * 4u < p.k) {
@@ -135,24 +151,35 @@ fn main(
 {% endfor %}
 {% for lane in range(3) %}
         if (n * 4u + {{ lane }}u < p.k) {
-            total = {{ next_tail[lane] }};
+            total0 = {{ next_tail[lane] }};
         }
 {% endfor %}
     }
 {% endif %}
 {% if tree %}
-    shared_state[lid] = total;
+{% set threads = across * along %}
+{% for t in range(totals) %}
+    shared_state[lid + {{ t * threads }}u] = total{{ t }};
+{% endfor %}
     workgroupBarrier();
     for (var h = {{ along // 2 }}u; h > 0u; h /= 2u) {
         if (y < h) {
-            shared_state[lid] = combine(shared_state[lid], shared_state[lid + h{% if not rows %} * {{ across }}u{% endif %}]);
+            let other = lid + h{% if not rows %} * {{ across }}u{% endif %};
+{% for t in range(totals) %}
+            shared_state[lid + {{ t * threads }}u] = combine(shared_state[lid + {{ t * threads }}u], shared_state[other + {{ t * threads }}u]);
+{% endfor %}
         }
         workgroupBarrier();
     }
-    total = shared_state[{% if rows %}lid - y{% else %}lid % {{ across }}u{% endif %}];
+    let leader = {% if rows %}lid - y{% else %}lid % {{ across }}u{% endif %};
+{% for t in range(totals) %}
+    total{{ t }} = shared_state[leader + {{ t * threads }}u];
+{% endfor %}
 {% endif %}
 {% if finish %}
-    let r = finish(total);
+{% for t in range(totals) %}
+    let r{{ t }} = finish(total{{ t }});
+{% endfor %}
 {% endif %}
     if (live{% if tree and not map %} && y == 0u{% endif %}) {
 {% if map and results_stored %}
@@ -165,7 +192,7 @@ fn main(
         }
 {% endif %}
 {% if map %}
-        for (g = first; g < n; g += stride) {
+        for (g = start; g < stop; g += stride) {
 {% for line in load_again %}
             {{ line }}
 {% endfor %}
