@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import webgpu_backend
-from device.test_softmax import check
+from tests.device._ramp import check
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])

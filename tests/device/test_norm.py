@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import webgpu_backend
-from device.test_softmax import run
+from tests.device._ramp import run
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
 DTYPES = list(TOLERANCE)

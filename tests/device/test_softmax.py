@@ -5,19 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import webgpu_backend
-
-
-def run(function, inputs, device):
-    """Values and gradients; the output's gradient is a ramp so that every element counts differently."""
-    moved = [x.detach().to(device).requires_grad_(x.is_floating_point()) for x in inputs]
-    y = function(*moved)
-    y.backward(torch.linspace(-1, 1.5, y.numel()).view(y.shape).to(y.dtype).to(device))
-    return [y.detach().cpu()] + [x.grad.cpu() for x in moved if x.requires_grad]
-
-
-def check(function, *inputs, rtol=1e-4, atol=1e-5):
-    for got, expected in zip(run(function, inputs, "webgpu"), run(function, inputs, "cpu"), strict=True):
-        torch.testing.assert_close(got, expected, rtol=rtol, atol=atol, equal_nan=True)
+from tests.device._ramp import check
 
 
 @pytest.mark.parametrize("function", [F.softmax, F.log_softmax])
