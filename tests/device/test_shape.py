@@ -124,3 +124,30 @@ def test_wrong_arguments_raise_as_on_the_cpu(function):
     with pytest.raises(type(expected.value)) as raised:
         function(a.to(DEVICE))
     assert str(raised.value)[:40] == str(expected.value)[:40]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.complex64], ids=str)
+def test_windows(dtype):
+    x = values((2, 3, 7, 6), dtype, 1)
+    for rest in ({}, {"padding": 1}, {"stride": 2, "padding": (0, 2)}, {"dilation": (2, 1), "stride": (1, 3)}):
+        same(lambda x: F.unfold(x, (3, 2), **rest), x)
+        same(lambda x: F.unfold(x[0].transpose(1, 2), (2, 3), **rest), x)
+        same(lambda x: F.fold(F.unfold(x, (3, 2), **rest), (7, 6), (3, 2), **rest), x, close=True)
+    if dtype is not torch.complex64:
+        for dim, size, step in ((1, 2, 1), (2, 3, 2), (3, 2, 4), (3, 6, 1)):
+            same_gradient(lambda x: x.unfold(dim, size, step), x)
+        same_gradient(lambda x: F.unfold(x, 3, padding=1, stride=2), x)
+        same_gradient(lambda x: F.fold(x.reshape(2, 126)[:, :120].reshape(2, 24, 5), (6, 2), (2, 2)), x)
+
+
+def test_windows_take_few_dispatches():
+    x = torch.randn(2, 3, 8, 8).to(DEVICE)
+    columns = F.unfold(x, 3)
+    for function, most in (
+        (lambda: F.unfold(x, 3), 1),
+        (lambda: F.unfold(x, 3, padding=1), 2),
+        (lambda: F.fold(columns, (8, 8), 3), 1),
+    ):
+        before = webgpu_backend.stats()["dispatches"]
+        function()
+        assert webgpu_backend.stats()["dispatches"] - before <= most
