@@ -101,3 +101,20 @@ def test_equal():
     assert torch.equal(x, x.clone()) and not torch.equal(x, x + 1) and not torch.equal(x, x[:2])
     assert torch.equal(x[:0], x[:0].clone())
     assert not torch.equal(*[torch.tensor([float("nan")]).to(DEVICE)] * 2)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+def test_segment_reduce(reduce):
+    x = torch.randn(7, 3)
+    x[4, 1] = 0
+    lengths, offsets = torch.tensor([3, 0, 2, 2]), torch.tensor([0, 3, 3, 5, 7])
+    for initial in (None, 0.5):
+        same(lambda x, n: torch.segment_reduce(x, reduce, lengths=n, initial=initial), x, lengths, close=True)
+        same(lambda x, n: torch.segment_reduce(x, reduce, offsets=n, initial=initial), x, offsets, close=True)
+        if initial is None and reduce == "mean":
+            continue
+        same_gradient(lambda x, n: torch.segment_reduce(x, reduce, lengths=n, initial=initial), x, lengths)
+    deep = torch.tensor([[1, 2, 0], [0, 1, 2]])
+    same(lambda x, n: torch.segment_reduce(x, reduce, lengths=n, axis=1), torch.randn(2, 3, 4), deep, close=True)
+    with pytest.raises(RuntimeError, match="Expected all rows of lengths along axis to sum"):
+        torch.segment_reduce(x.to(DEVICE), reduce, lengths=lengths.to(DEVICE) + 1)

@@ -151,3 +151,10 @@ def test_windows_take_few_dispatches():
         before = webgpu_backend.stats()["dispatches"]
         function()
         assert webgpu_backend.stats()["dispatches"] - before <= most
+
+
+def test_tensor_split_by_tensors():
+    x = torch.randn(7, 3)
+    same(lambda x, n: x.tensor_split(n), x, torch.tensor(3))
+    same(lambda x, n: x.tensor_split(n, 0), x, torch.tensor([1, 5]))
+    same_gradient(lambda x, n: x.tensor_split(n)[1], x, torch.tensor(3))

@@ -353,3 +353,14 @@ def tril(self, diagonal=0):
 @custom("triu")
 def triu(self, diagonal=0):
     return _triangle(self, diagonal, "u", "triu")
+
+
+@custom("tensor_split.tensor_indices_or_sections", key="AutogradPrivateUse1")
+def tensor_split(self, tensor_indices_or_sections, dim=0):
+    """Where to split must be known on the host: sections given on the device are read back."""
+    if tensor_indices_or_sections.dim() > 1 or tensor_indices_or_sections.dtype is not torch.int64:
+        raise RuntimeError(
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor of "
+            f"dtype long, but got {tensor_indices_or_sections.dim()} dimensions of {tensor_indices_or_sections.dtype}"
+        )
+    return torch.tensor_split(self, tensor_indices_or_sections.tolist(), dim)
