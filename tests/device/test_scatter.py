@@ -190,3 +190,7 @@ def test_one_dispatch():
     after = webgpu_backend.stats()
     assert after["dispatches"] - before["dispatches"] == 2
     assert after["pipelines_compiled"] == before["pipelines_compiled"]
+
+
+def test_index_fill_gradient_of_the_value():
+    same_gradient(lambda x, v, i: x.index_fill(0, i, v), torch.randn(4, 3), torch.tensor(2.0), torch.tensor([1, 3, 1]))

@@ -125,6 +125,11 @@ def unique2(self, sorted=True, return_inverse=False, return_counts=False):
     return values, inverse, counts if return_counts else _nothing()
 
 
+@custom("_unique")
+def unique(self, sorted=True, return_inverse=False):
+    return unique2(self, sorted, return_inverse)[:2]
+
+
 @custom("unique_consecutive")
 def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
     if dim is not None:
