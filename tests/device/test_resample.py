@@ -11,7 +11,14 @@ X = {
     2: torch.randn(2, 3, 9, 11, generator=GENERATOR),
     3: torch.randn(1, 2, 5, 4, 6, generator=GENERATOR),
 }
-MODES = {"nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "linear": (1,), "bilinear": (2,), "bicubic": (2,), "trilinear": (3,)}
+MODES = {
+    "nearest": (1, 2, 3),
+    "nearest-exact": (1, 2, 3),
+    "linear": (1,),
+    "bilinear": (2,),
+    "bicubic": (2,),
+    "trilinear": (3,),
+}
 SCALES = [
     {"scale_factor": 2},
     {"scale_factor": 1.7},
@@ -69,7 +76,8 @@ def test_bytes_and_errors():
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("corners", [False, True])
 def test_grid_sample(padding, corners):
-    flat, solid = torch.rand(2, 4, 6, 2, generator=GENERATOR) * 3 - 1.5, torch.rand(1, 3, 4, 2, 3, generator=GENERATOR) * 3 - 1.5
+    flat = torch.rand(2, 4, 6, 2, generator=GENERATOR) * 3 - 1.5
+    solid = torch.rand(1, 3, 4, 2, 3, generator=GENERATOR) * 3 - 1.5
     for mode in ("bilinear", "nearest", "bicubic"):
         for x in (X[2], X[2].to(memory_format=torch.channels_last)):
             gradients(lambda a, b: F.grid_sample(a, b, mode, padding, corners), x, flat, tolerance=5e-4)  # noqa: B023
@@ -81,6 +89,7 @@ def test_affine_grid():
     theta = torch.randn(2, 2, 3, generator=GENERATOR)
 
     def sample(t):
-        return F.grid_sample(X[2].to(t.device), F.affine_grid(t, (2, 3, 4, 4), align_corners=False), align_corners=False)
+        grid = F.affine_grid(t, (2, 3, 4, 4), align_corners=False)
+        return F.grid_sample(X[2].to(t.device), grid, align_corners=False)
 
     gradients(sample, theta, tolerance=1e-3)

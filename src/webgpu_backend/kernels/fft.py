@@ -1,7 +1,7 @@
-"""Fourier transforms along one dimension: mixed-radix Stockham passes, and Bluestein's chirps for large prime factors."""
+"""Fourier transforms along one dimension: mixed-radix Stockham passes, Bluestein's chirps for large prime factors."""
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from ..dtypes import COMPLEX64, FLOAT32
 from ..program import Caps, Program
@@ -28,19 +28,26 @@ def padded_length(length: int) -> int:
     return 1 << (2 * length - 2).bit_length()
 
 
-@lru_cache(maxsize=None)
+@cache
 def pass_kernel(radix: int, caps: Caps) -> indexed.Kernel:
     fields = ("n", "length", "inner", "done", "sign:f32", "scale:f32")
     reads, writes = (("a", COMPLEX64),), (("out", COMPLEX64),)
     head, access, packer = indexed.operands(reads, writes, "e", fields, caps)
     workgroup = indexed.WORKGROUP[caps.kind]
     text = render(
-        "fft.wgsl", caps, head=head, kind="pass", radix=radix, butterfly=_butterfly(radix), workgroup=workgroup, **access
+        "fft.wgsl",
+        caps,
+        head=head,
+        kind="pass",
+        radix=radix,
+        butterfly=_butterfly(radix),
+        workgroup=workgroup,
+        **access,
     )
     return indexed.Kernel(Program(f"fft_radix{radix}", text, "rw", packer.size), packer, 1, workgroup)
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(kind: str, caps: Caps) -> indexed.Kernel:
     reads = {"chirp": (), "chirp_mul": (("a", COMPLEX64), ("b", COMPLEX64))}.get(kind, (("a", COMPLEX64),))
     writes = (("out", FLOAT32 if kind == "real" else COMPLEX64),)

@@ -1,6 +1,6 @@
 """Sampling at the points of a grid: values, the elements and shares that each point reads, gradient of the grid."""
 
-from functools import lru_cache
+from functools import cache
 
 from ..dtypes import FLOAT32, INT64, DType, Unsupported, carrier
 from ..program import Caps
@@ -12,7 +12,7 @@ TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 FIELDS = ("channels", "depth", "height", "width", "od", "oh", "ow", "sn", "sc", "sz", "sy", "sx")
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(kind: str, mode: str, padding: str, dims: int, corners: bool, dtype: DType, caps: Caps) -> indexed.Kernel:
     """`forward`, `taps` or `backward` (of the grid)."""
     if carrier(dtype, caps) != "f32":

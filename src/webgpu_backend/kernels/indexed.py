@@ -5,7 +5,7 @@ indexed kernel defines `fn at(i: u32)`, which returns the value (or a struct R o
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from struct import Struct
 
 from ..dtypes import WGSL_TYPE, DType, carrier
@@ -93,7 +93,7 @@ def from_u32(value: str, dtype: DType, caps: Caps) -> str:
     return f"i64(u64({value}))" if c == "n64" else convert(value, "u32", c)
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(
     name: str,
     template: str,

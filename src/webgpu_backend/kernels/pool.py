@@ -1,9 +1,9 @@
-"""Pooling kernels: maxima, averages and their gradients, over fixed, adaptive or fractional windows in three dimensions.
+"""Pooling kernels: maxima, averages and their gradients; fixed, adaptive or fractional windows in three dimensions.
 
 Gradients are gathered, not scattered: an input element sums what the windows over it send back, in a fixed order.
 """
 
-from functools import lru_cache
+from functools import cache
 
 from ..dtypes import FLOAT32, INT64, DType, carrier
 from ..program import Caps
@@ -18,7 +18,7 @@ TRIPS = 60000  # a software driver stops an invocation after 65,535 loop iterati
 _LOWEST = {"i32": -(1 << 31), "u32": 0, "n64": -(1 << 63), "i64": -(1 << 63), "nu64": 0, "u64": 0, "bool": 0}
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(kind: str, window: str, dtype: DType, channels_last: bool, include_pad: bool, many: bool, dims: int,
            caps: Caps):  # fmt: skip
     """`many`: windows so large that a thread takes one element only."""

@@ -1,18 +1,19 @@
 """Interpolation kernels: every mode in one to three dimensions, and the gradients, gathered in a fixed order."""
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from ..dtypes import INT32, UINT8, DType, Unsupported, carrier
 from ..program import Caps
 from . import indexed
 
 FIELDS = (
-    "channels", "depth", "height", "width", "od", "oh", "ow", "fz:f32", "fy:f32", "fx:f32", "sn", "sc", "sz", "sy", "sx",
+    "channels", "depth", "height", "width", "od", "oh", "ow", "fz:f32", "fy:f32", "fx:f32",
+    "sn", "sc", "sz", "sy", "sx",
 )  # fmt: skip
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(
     mode: str, dims: int, corners: bool, antialias: bool, backward: bool, dtype: DType, channels_last: bool, caps: Caps
 ) -> indexed.Kernel:
@@ -31,7 +32,7 @@ def kernel(
     return indexed.kernel(name, "resample.wgsl", (("a", dtype),), (("out", dtype),), FIELDS, caps, names=names)
 
 
-@lru_cache(maxsize=None)
+@cache
 def byte_kernel(caps: Caps) -> indexed.Kernel:
     reads = (("a", UINT8), ("low", INT32), ("weight", INT32))
     fields = ("inner", "size", "outs", "taps", "bits")

@@ -1,7 +1,7 @@
 """Prefix scans along one dimension of an (outer, length, inner) block: in one pass, or in chunks with their totals
 scanned first. The order of combination depends on the shape alone, so results repeat exactly."""
 
-from functools import lru_cache
+from functools import cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -38,7 +38,8 @@ def plan(outer: int, length: int, inner: int, caps: Caps) -> Step:
         if outer < ROW_GROUPS or length > 65536:
             # Few or long rows: as many chunks as fill the adapter, each a few tiles.
             chunks = max(1, min(-(-length // tile), -(-ROW_GROUPS // outer), 4096))
-            chunk = min(-(-(-(-length // chunks)) // tile) * tile, 64 * tile)
+            tiles = -(-length // (chunks * tile))
+            chunk = min(tiles, 64) * tile
         chunks = -(-length // chunk)
         return Step("row", chunk, chunks, outer * chunks, spread(outer * chunks, caps))
     lines = outer * inner
@@ -52,7 +53,7 @@ def plan(outer: int, length: int, inner: int, caps: Caps) -> Step:
     return Step("serial", chunk, chunks, threads, spread(-(-threads // WORKGROUP["serial"][caps.kind]), caps))
 
 
-@lru_cache(maxsize=None)
+@cache
 def program(
     op: str, kind: str, source: DType, out: DType, index: DType | None, carried: DType | None, indexed: bool,
     total: bool, caps: Caps,

@@ -1,6 +1,6 @@
 """Kernels over sorted data: bisection, runs of equal values, and scatters by sorted position."""
 
-from functools import lru_cache
+from functools import cache
 
 from ..dtypes import INT32, INT64, UINT32, DType, carrier
 from ..program import Caps, Program
@@ -9,17 +9,23 @@ from .render import render
 from .sort import words
 
 
-@lru_cache(maxsize=None)
+@cache
 def searchsorted(dtype: DType, out: DType, right: bool, sorter: bool, caps: Caps) -> indexed.Kernel:
     c = carrier(dtype, caps)
     reached = indexed.function("reached", "a > b" if right else "a >= b", {"a": c, "b": c}, "bool", caps)
     reads = (("a", dtype), ("b", dtype)) + ((("s", INT64),) if sorter else ())
-    names = (("kind", "searchsorted"), ("functions", reached), ("right", right), ("sorter", sorter), ("index_dtype", out))
+    names = (
+        ("kind", "searchsorted"),
+        ("functions", reached),
+        ("right", right),
+        ("sorter", sorter),
+        ("index_dtype", out),
+    )
     name = f"searchsorted{'_right' if right else ''}"
     return indexed.kernel(name, "search.wgsl", reads, (("out", out),), ("values", "length", "rows"), caps, names=names)
 
 
-@lru_cache(maxsize=None)
+@cache
 def differs(dtype: DType, caps: Caps) -> indexed.Kernel:
     c = carrier(dtype, caps)
     unlike = indexed.function("unlike", "a != b", {"a": c, "b": c}, "bool", caps)
@@ -27,23 +33,25 @@ def differs(dtype: DType, caps: Caps) -> indexed.Kernel:
     return indexed.kernel("differs", "search.wgsl", (("a", dtype),), (("out", INT32),), (), caps, names=names)
 
 
-@lru_cache(maxsize=None)
+@cache
 def over_pairs(kind: str, dtype: DType, caps: Caps) -> indexed.Kernel:
     """`boundaries` or `runs` of the sorted pairs of a dtype."""
     floating = dtype.carrier in ("f32", "f64")
     names = (("kind", kind), ("functions", ""), ("words", words(dtype)), ("floating", floating))
     reads = (("pairs", UINT32),)
-    return indexed.kernel(f"{kind}_{dtype.short}", "search.wgsl", reads, (("out", INT32),), ("length",), caps, names=names)
+    return indexed.kernel(
+        f"{kind}_{dtype.short}", "search.wgsl", reads, (("out", INT32),), ("length",), caps, names=names
+    )
 
 
-@lru_cache(maxsize=None)
+@cache
 def groups(caps: Caps) -> indexed.Kernel:
     names = (("kind", "groups"), ("functions", ""), ("index_dtype", INT64))
     writes = (("first", INT64), ("count", INT64))
     return indexed.kernel("groups", "search.wgsl", (("a", INT32),), writes, ("length",), caps, names=names)
 
 
-@lru_cache(maxsize=None)
+@cache
 def scatter(kind: str, dtype: DType, caps: Caps):
     """`inverse`: group numbers to where sorted elements came from. `histc`: counts of equal bins."""
     per = 4 if caps.kind == "cpu" else 1

@@ -1,7 +1,7 @@
-"""Stable sorting of rows: blocks are sorted in workgroup memory (or registers), then merged pairwise. Elements travel as
-keys of one or two words with their index; `kernels/wgsl/sort.wgsl` says how values become keys."""
+"""Stable sorting of rows: blocks are sorted in workgroup memory (or registers), then merged pairwise. Elements travel
+as keys of one or two words with their index; `kernels/wgsl/sort.wgsl` says how values become keys."""
 
-from functools import lru_cache
+from functools import cache
 from struct import Struct
 
 from ..dtypes import UINT64, DType, Unsupported
@@ -44,7 +44,7 @@ def grid_of(groups: int, kind: str, caps: Caps) -> tuple[int, int, int]:
     return spread(groups if kind == "block" else -(-groups // WORKGROUP[caps.kind]), caps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def program(kind: str, source: DType | None, key_words: int, block: int, caps: Caps) -> tuple[Program, Struct]:
     """`source`: the dtype to make keys of; None: pairs come from an earlier pass."""
     reads = (("a", raw(source)),) if source is not None else ()

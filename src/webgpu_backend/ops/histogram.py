@@ -15,7 +15,9 @@ def _edges(column: torch.Tensor, bins: int, low: float | None, high: float | Non
     if not (abs(low) < float("inf") and abs(high) < float("inf")):
         raise RuntimeError(f"torch.histogramdd: dimension 0's range [{low}, {high}] is not finite")
     if low > high:
-        raise RuntimeError(f"torch.histogramdd: min should not exceed max, but got min {low} max {high} for dimension 0")
+        raise RuntimeError(
+            f"torch.histogramdd: min should not exceed max, but got min {low} max {high} for dimension 0"
+        )
     if low == high:
         low, high = low - 0.5, high + 0.5
     return torch.linspace(low, high, bins + 1, dtype=column.dtype, device=column.device)
@@ -54,8 +56,8 @@ def _count(points: torch.Tensor, edges: list[torch.Tensor], weight, density: boo
 def _check_weight(x: torch.Tensor, weight) -> None:
     if weight is not None and weight.dtype is not x.dtype:
         raise RuntimeError(
-            "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, "
-            f"but got input({x.dtype}), and weight({weight.dtype})"
+            "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same "
+            f"dtype, but got input({x.dtype}), and weight({weight.dtype})"
         )
 
 

@@ -52,7 +52,7 @@ def _strides(x: torch.Tensor, dims: int) -> list[int]:
 
 
 def _key(name, tensors, rest) -> tuple:
-    return (name, *[(t.dtype, t.shape, t.stride()) for t in tensors], *rest, caps())
+    return (name, *[(t.dtype, t.shape, t.stride()) for t in tensors], *rest, caps().kind)
 
 
 def _remember(key: tuple, plan: tuple) -> tuple:
@@ -126,7 +126,9 @@ def max_pool3d_with_indices(self, kernel_size, stride=(), padding=0, dilation=1,
                      _pair(padding), _pair(dilation), ceil_mode)  # fmt: skip
 
 
-def _backward(kind: str, window: str, dims: int, grad, x, geometry: list[int], extra=(), include_pad=True, indices=None):
+def _backward(
+    kind: str, window: str, dims: int, grad, x, geometry: list[int], extra=(), include_pad=True, indices=None
+):
     """The gradient of `x`, gathered from the windows over each element."""
     if grad.dtype not in T.DTYPES:
         raise Unsupported(f"webgpu: pooling has no kernel for {grad.dtype}")
@@ -146,7 +148,6 @@ def _backward(kind: str, window: str, dims: int, grad, x, geometry: list[int], e
     reads = (grad.contiguous(),) + (() if indices is None else (indices.contiguous(),))
     run(kernel, reads, (result,), _channels(x.shape, dims), *inner, *outs, *geometry, *extra)
     return result
-
 
 
 @custom("max_pool2d_with_indices_backward")
@@ -185,15 +186,23 @@ def avg_pool3d(self, kernel_size, stride=(), padding=0, ceil_mode=False, count_i
 
 
 @custom("avg_pool2d_backward")
-def avg_pool2d_backward(grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+def avg_pool2d_backward(
+    grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+):
     geometry = _window(2, _pair(kernel_size), _pair(stride), _pair(padding), (1,))
-    return _backward("avg_backward", "fixed", 2, grad_output, self, geometry, (divisor_override or 0,), count_include_pad)
+    return _backward(
+        "avg_backward", "fixed", 2, grad_output, self, geometry, (divisor_override or 0,), count_include_pad
+    )
 
 
 @custom("avg_pool3d_backward")
-def avg_pool3d_backward(grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+def avg_pool3d_backward(
+    grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+):
     geometry = _window(3, _pair(kernel_size), _pair(stride), _pair(padding), (1,))
-    return _backward("avg_backward", "fixed", 3, grad_output, self, geometry, (divisor_override or 0,), count_include_pad)
+    return _backward(
+        "avg_backward", "fixed", 3, grad_output, self, geometry, (divisor_override or 0,), count_include_pad
+    )
 
 
 _UNIT = [1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1]
@@ -257,12 +266,16 @@ def _fractional(op, dims: int, x, kernel_size, output_size, random_samples):
 
 @custom("fractional_max_pool2d")
 def fractional_max_pool2d(self, kernel_size, output_size, random_samples):
-    return _fractional(aten.fractional_max_pool2d.default, 2, self, _pair(kernel_size), _pair(output_size), random_samples)
+    return _fractional(
+        aten.fractional_max_pool2d.default, 2, self, _pair(kernel_size), _pair(output_size), random_samples
+    )
 
 
 @custom("fractional_max_pool3d")
 def fractional_max_pool3d(self, kernel_size, output_size, random_samples):
-    return _fractional(aten.fractional_max_pool3d.default, 3, self, _pair(kernel_size), _pair(output_size), random_samples)
+    return _fractional(
+        aten.fractional_max_pool3d.default, 3, self, _pair(kernel_size), _pair(output_size), random_samples
+    )
 
 
 def _scatter_back(dims: int, grad, x, indices):

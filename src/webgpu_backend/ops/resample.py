@@ -42,9 +42,7 @@ def _check(x: torch.Tensor, dims: int, output_size) -> None:
     if len(output_size) != dims:
         raise RuntimeError(f"It is expected output_size equals to {dims}, but got size {len(output_size)}")
     if x.dim() != dims + 2 or 0 in x.shape[1:]:
-        raise RuntimeError(
-            f"Non-empty {dims + 2}D data tensor expected but got a tensor with sizes {list(x.shape)}"
-        )
+        raise RuntimeError(f"Non-empty {dims + 2}D data tensor expected but got a tensor with sizes {list(x.shape)}")
     if any(s <= 0 for s in output_size):
         names = "DHW"[3 - dims :]
         given = ", ".join(f"{n}: {s}" for n, s in zip(names, x.shape[2:]))

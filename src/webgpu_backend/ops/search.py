@@ -28,7 +28,10 @@ def searchsorted(sorted_sequence, self, *, out_int32=False, right=False, side=No
     right = _side(right, side)
     boundaries, values = sorted_sequence, self
     if boundaries.dim() == 0:
-        raise RuntimeError("torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but got boundaries tensor dim(0) and input value's dim(0) numel(1)")
+        raise RuntimeError(
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but got "
+            f"boundaries tensor dim(0) and input value's dim({values.dim()}) numel({values.numel()})"
+        )
     if boundaries.dim() != 1 and (values.dim() != boundaries.dim() or boundaries.shape[:-1] != values.shape[:-1]):
         raise RuntimeError(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
@@ -41,7 +44,7 @@ def searchsorted(sorted_sequence, self, *, out_int32=False, right=False, side=No
             f"{list(boundaries.shape)}and got sorter tensor {list(sorter.shape)}"
         )
     if sorter is not None and sorter.dtype is not torch.int64:
-        raise RuntimeError("torch.searchsorted(): sorter must be a tensor of long dtype but got dtype " + str(sorter.dtype))
+        raise RuntimeError(f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {sorter.dtype}")
     if boundaries.dtype is not values.dtype:
         common = torch.result_type(boundaries, values)
         boundaries, values = boundaries.to(common), values.to(common)

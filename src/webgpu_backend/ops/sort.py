@@ -11,6 +11,7 @@ from .indexed import run
 from .scan import blocks_of
 from .table import custom
 
+_COMPLEX = {"sort": "Sort does not support complex dtypes on CPU"}
 _LARGEST = 512  # topk keeps at most half of a block
 
 
@@ -19,7 +20,7 @@ def _pairs(count: int, words: int) -> torch.Tensor:
 
 
 def _pass(kind, block, source, out, words, values) -> None:
-    """One dispatch; `values` are the parameters after groups: blocks, length, inner, flip, stride, keep, width, span."""
+    """One dispatch; `values` are groups, blocks, length, inner, flip, stride, keep, width and span."""
     tensor, dtype = source
     groups = values[0]
     program, packer = sort.program(kind, dtype, words, block, caps())
@@ -85,7 +86,7 @@ def _ready(op: str, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
     """A contiguous tensor of at least one dimension, and the dimension meant."""
     dim = canonicalize_dim(x.dim(), dim)
     if x.is_complex():
-        raise RuntimeError(f"{op}(): complex input is not supported" if op != "sort" else "Sort does not support complex dtypes on CPU")
+        raise RuntimeError(_COMPLEX.get(op, f"{op}(): complex input is not supported"))
     if x.dtype not in T.DTYPES:
         raise dtypes.Unsupported(f"webgpu: {op} has no kernel for {x.dtype}")
     return (x if x.dim() else x.reshape(1)).contiguous(), dim
