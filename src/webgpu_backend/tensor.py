@@ -13,9 +13,9 @@ import torch
 from . import dtypes
 from .kernels.layout import View, contiguous_strides, span
 from .program import Window
-from .runtime.buffers import Block, Lease, size_class
+from .runtime.blocks import Block, Lease, size_class
 from .runtime.gpu import gpu
-from .runtime.native import OutOfMemory
+from .runtime.errors import OutOfMemory
 
 NAME = "webgpu"
 DEVICE: torch.device  # set by frontend.device

@@ -11,7 +11,7 @@ import webgpu_backend
 from webgpu_backend.launch import launch
 from webgpu_backend.program import Program
 from webgpu_backend.runtime.gpu import gpu
-from webgpu_backend.runtime.native import DeviceError
+from webgpu_backend.runtime.errors import DeviceError
 
 
 def alive():

@@ -14,7 +14,7 @@ from ..dtypes import Unsupported
 from ..kernels import pointwise
 from ..kernels.layout import View, contiguous_strides, numel
 from ..runtime.gpu import gpu
-from ..runtime.native import BindingTooLarge
+from ..runtime.errors import BindingTooLarge
 from .table import Pointwise
 
 _KINDS = {

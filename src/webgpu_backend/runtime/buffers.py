@@ -1,57 +1,13 @@
 """Device memory: blocks of fixed size classes, pooled, and the leases that tensors hold on them."""
 
-from heapq import heappop, heappush
+from heapq import heappop
 from threading import Lock
 
-from .native import NULL, DeviceLost, OutOfMemory, checked, ffi, lib
+from .blocks import Block, Lease, size_class
+from .errors import DeviceLost, OutOfMemory
+from .native import NULL, checked, ffi, lib
 
 USAGE = lib.WGPUBufferUsage_Storage | lib.WGPUBufferUsage_CopySrc | lib.WGPUBufferUsage_CopyDst
-MIN_BLOCK = 256
-
-
-def size_class(nbytes: int) -> int:
-    """Powers of two up to 1 MiB, then eight steps per power: at most 12.5 % of a large block is padding."""
-    if nbytes <= MIN_BLOCK:
-        return MIN_BLOCK
-    bits = (nbytes - 1).bit_length()
-    if bits <= 20:
-        return 1 << bits
-    step = 1 << (bits - 4)
-    return (nbytes + step - 1) & -step
-
-
-class Block:
-    """A wgpu buffer. It lives in the pool or belongs to exactly one lease."""
-
-    __slots__ = ("handle", "size", "uid", "heap")
-
-    def __init__(self, handle, size: int, uid: int, heap: list[int]):
-        self.handle = handle
-        self.size = size
-        self.uid = uid
-        self.heap = heap  # the free list of its size class
-
-
-class Lease:
-    """What a storage holds: its block returns to the pool when the last reference dies, on whatever thread."""
-
-    __slots__ = ("block", "nbytes", "slot", "pool")
-
-    def __init__(self, pool: "Pool", block: Block, nbytes: int, slot: int):
-        self.pool = pool
-        self.block = block
-        self.nbytes = nbytes
-        self.slot = slot
-
-    def __del__(self):
-        # Runs inside garbage collection, so it takes no lock: each step is one atomic operation of the interpreter.
-        pool, block = self.pool, self.block
-        pool.blocks[self.slot] = None
-        pool.free_slots.append(self.slot)
-        pool.live -= 1
-        pool.bytes_live -= self.nbytes
-        pool.bytes_pooled += block.size
-        heappush(block.heap, block.uid)
 
 
 class Pool:

@@ -7,7 +7,7 @@ site, the index (low and high word) and the size it had to be below. Nothing is 
 
 from typing import Any
 
-from .buffers import Block
+from .blocks import Block
 
 WORDS = 8
 BYTES = 4 * WORDS

@@ -4,10 +4,6 @@ import os
 from threading import RLock
 from typing import Any
 
-from . import adapters
-from .buffers import Pool
-from .pipelines import Pipelines
-from .queue import Queue
 
 _lock = RLock()
 _gpu: "Gpu | None" = None
@@ -22,6 +18,12 @@ class Gpu:
     """Adapter, capabilities, memory and queue."""
 
     def __init__(self):
+        # wgpu is loaded here: reading its C header takes longer than the rest of the package.
+        from . import adapters
+        from .buffers import Pool
+        from .pipelines import Pipelines
+        from .queue import Queue
+
         choice = adapters.choose()
         self.adapter: Any = choice.adapter
         self.reason = choice.reason

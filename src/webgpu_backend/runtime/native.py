@@ -5,23 +5,9 @@ from contextlib import contextmanager
 from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import error_handler
 
+from .errors import DeviceError, DeviceLost, OutOfMemory
+
 NULL = ffi.NULL
-
-
-class DeviceError(RuntimeError):
-    """The adapter refused something; the message is the adapter's own."""
-
-
-class OutOfMemory(DeviceError):
-    """The adapter has no memory for a request."""
-
-
-class BindingTooLarge(DeviceError):
-    """A buffer does not fit one binding: the work must be split, or is refused with this."""
-
-
-class DeviceLost(DeviceError):
-    """The device is gone; nothing on it can be read again."""
 
 
 def text(value: str | bytes):

@@ -3,7 +3,8 @@
 import re
 
 from ..program import Caps, Program
-from .native import DeviceError, checked, ffi, lib, text
+from .errors import DeviceError
+from .native import checked, ffi, lib, text
 
 PARAMS_GROUP = 1
 _STAGE = lib.WGPUShaderStage_Compute

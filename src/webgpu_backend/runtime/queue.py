@@ -5,8 +5,10 @@ from threading import RLock
 
 from ..program import Caps, Dispatch, Program, Window
 from . import faults, transfer
-from .buffers import USAGE, Block, Pool
-from .native import NULL, BindingTooLarge, DeviceError, DeviceLost, checked, classify, error_handler, ffi, lib
+from .blocks import Block
+from .buffers import USAGE, Pool
+from .errors import BindingTooLarge, DeviceError, DeviceLost
+from .native import NULL, checked, classify, error_handler, ffi, lib
 from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
 
 # The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.

@@ -6,7 +6,8 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from .native import DeviceError, checked, ffi, lib
+from .errors import DeviceError
+from .native import checked, ffi, lib
 
 LARGE = 4 << 20  # smaller transfers are not worth the threads
 CHUNK = 16 << 20
