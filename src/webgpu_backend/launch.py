@@ -3,7 +3,7 @@
 import torch
 
 from . import tensor as T
-from .program import Caps, Program
+from .program import Caps, Program, Window
 from .runtime.gpu import gpu
 
 
@@ -13,11 +13,20 @@ def launch(program: Program, tensors: tuple, params: bytes, grid: tuple[int, int
 
 
 def launch_guarded(program: Program, tensors: tuple, params: bytes, grid: tuple[int, int, int]) -> None:
-    """As launch, for a kernel that reports bad indices: `runtime.faults` is its last binding."""
+    """As launch, for a kernel that reports bad indices: `runtime.faults` is its last binding. A tensor may be given
+    as a window of its block."""
     queue = gpu().queue
-    blocks = [T.block_of(t) for t in tensors]
+    blocks = [t if type(t) is Window else T.block_of(t) for t in tensors]
     blocks.append(queue.watch_faults())
     queue.record(program, tuple(blocks), params, grid)
+
+
+def windows(tensor: torch.Tensor):
+    """Parts of a block too large for one binding: (window, its first element, the one past its last)."""
+    block, item, limit = T.block_of(tensor), tensor.element_size(), gpu().queue.caps.max_binding & ~255
+    for start in range(0, block.size, limit):
+        size = min(limit, block.size - start)
+        yield Window(block, start, size), start // item, (start + size) // item
 
 
 def caps() -> Caps:

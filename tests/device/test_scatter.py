@@ -1,10 +1,13 @@
 """Writing through indices, with and without reductions."""
 
+import dataclasses
+
 import pytest
 import torch
 from _compare import MOVED, same, same_gradient, values
 
 import webgpu_backend
+from webgpu_backend.runtime.gpu import gpu
 
 DEVICE = "webgpu"
 REAL = [d for d in MOVED if not d.is_complex]
@@ -194,3 +197,34 @@ def test_one_dispatch():
 
 def test_index_fill_gradient_of_the_value():
     same_gradient(lambda x, v, i: x.index_fill(0, i, v), torch.randn(4, 3), torch.tensor(2.0), torch.tensor([1, 3, 1]))
+
+
+@pytest.fixture
+def small_bindings():
+    """The binding limit of a far smaller device, so that a small tensor needs several windows."""
+    torch.zeros(1, device=DEVICE)
+    device, before = gpu(), gpu().caps
+    device.caps = device.queue.caps = dataclasses.replace(before, max_binding=4096)
+    yield
+    device.caps = device.queue.caps = before
+
+
+@pytest.mark.parametrize("dtype", MOVED, ids=str)
+@pytest.mark.parametrize("width", [8, 7])
+def test_tables_larger_than_a_binding(dtype, width, small_bindings):
+    rows = 20000 // (width * dtype.itemsize)
+    table = values((rows, width), dtype)
+    index = torch.randperm(rows)[:40]
+    picked = torch.randint(0, width, (40, 3))
+    same(lambda t, i, p: torch.nn.functional.embedding(i, t), table, index, picked)
+    same(lambda t, i, p: t[i[:, None], p], table, index, picked)
+
+    def copied(t, i, p):
+        t.index_copy_(0, i[:20], t[i[20:]])
+        t.index_add_(0, i[:5], t[i[20:25]])
+        t[i[:3]] = 1
+        return t[torch.cat([i, i[:9]])]
+
+    same(copied, table, index, picked, close=True)
+    with pytest.raises(IndexError):
+        table.to(DEVICE)[torch.tensor([rows]).to(DEVICE)].cpu()

@@ -77,8 +77,12 @@ def index_bindings(sizes: tuple[int, ...]) -> list[tuple[str, str, str]]:
     return [(f"b_i{k}", "read", "array<vec2<u32>>" if s == 8 else "array<u32>") for k, s in enumerate(sizes)]
 
 
-def plan(shape, item: int, strides, offset: int, axes: list[Axis], caps: Caps) -> Plan:
-    """out[c] = source[offset + c . strides + sum of index * step], for a fresh contiguous output of `shape`."""
+def plan(shape, item: int, strides, offset: int, axes: list[Axis], caps: Caps, windowed: bool = False) -> Plan:
+    """out[c] = source[offset + c . strides + sum of index * step], for a fresh contiguous output of `shape`.
+
+    `windowed`: the source is bound in part, and only what lies in that part is written; its first element and the
+    one past its last end the parameters.
+    """
     dims, walked = collapse(shape, [strides, *(a.strides for a in axes)])
     rank, n = len(dims), numel(dims)
     source = walked[0]
@@ -90,32 +94,36 @@ def plan(shape, item: int, strides, offset: int, axes: list[Axis], caps: Caps) -
         and all(st[0] == 0 and a.step % 4 == 0 for st, a in zip(walked[1:], axes))
     )
     words = [n, *dims[:-1], offset, *source, *index_words(axes, walked[1:])]
-    if len(words) > MAX_WORDS or len(axes) + 3 > MAX_BINDINGS:
+    if len(words) + 2 * windowed > MAX_WORDS or len(axes) + 3 > MAX_BINDINGS:
         raise Unsupported("webgpu: too many index tensors for one kernel")
-    program = _program(item, rank, tuple(a.size for a in axes), vector, caps)
+    program = _program(item, rank, tuple(a.size for a in axes), vector, windowed, caps)
     threads = -(-n // (4 * GROUPS[caps.kind]))
     return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
 @cache
-def _program(item: int, rank: int, sizes: tuple[int, ...], vector: bool, caps: Caps) -> Program:
+def _program(item: int, rank: int, sizes: tuple[int, ...], vector: bool, windowed: bool, caps: Caps) -> Program:
     dtype, bare = raw.bits_of(item), raw.plain(caps)
     fields = ["n: u32", *(f"d{d}: u32" for d in range(rank - 1)), "src_o: u32"]
     fields += [f"src_s{d}: u32" for d in range(rank)] + index_fields(rank, len(sizes))
     address = [*coordinates(rank), f"var at = {dot('src', rank)};", *index_lines(rank, sizes), "return at;"]
     mode = "v" if vector else "e"
+    out = "v" if vector or not windowed else elements.element_mode(dtype, bare, written=True)
     bindings = [("b_src", "read", elements.array_type(dtype, mode, bare)), *index_bindings(sizes)]
-    bindings.append(("b_out", "read_write", elements.array_type(dtype, "v", bare)))
-    if vector:
+    bindings.append(("b_out", "read_write", elements.array_type(dtype, out, bare)))
+    if windowed:
+        fields += ["window: u32", "window_end: u32"]
+        main = _windowed(dtype, vector, bare)
+    elif vector:
         lines, lanes = elements.read4(dtype, "b_src", "at / 4u", "v", bare)
-        main = ["let at = address(g * 4u);", *lines]
+        main = ["let at = address(g * 4u);", *lines, *elements.write4(dtype, "b_out", "g", lanes, bare)]
     else:
         main, lanes = [], []
         for lane in range(4):
             main.append(f"let at{lane} = address(min(g * 4u + {lane}u, p.n - 1u));")
             main.append(f"let v{lane} = {elements.read(dtype, 'b_src', f'at{lane}', bare)};")
             lanes.append(f"v{lane}")
-    main += elements.write4(dtype, "b_out", "g", lanes, bare)
+        main += elements.write4(dtype, "b_out", "g", lanes, bare)
     text = render(
         "index.wgsl",
         caps,
@@ -128,4 +136,26 @@ def _program(item: int, rank: int, sizes: tuple[int, ...], vector: bool, caps: C
     )
     access = "r" * (1 + len(sizes)) + "ww"
     tag = "".join("li"[s == 4] for s in sizes)
-    return Program(f"index_{item}{mode}{rank}{tag}", text, access, 4 * len(fields))
+    return Program(f"index_{item}{mode}{rank}{tag}{'_window' if windowed else ''}", text, access, 4 * len(fields))
+
+
+def _windowed(dtype, vector: bool, caps: Caps) -> list[str]:
+    """Only what lies in the bound part of the source is moved; other dispatches write the rest."""
+    inside = "at >= p.window && at < p.window_end"
+    if vector:
+        lines, lanes = elements.read4(dtype, "b_src", "(at - p.window) / 4u", "v", caps)
+        body = lines + elements.write4(dtype, "b_out", "g", lanes, caps)
+        return ["let at = address(g * 4u);", f"if ({inside}) {{", *body, "}"]
+    main = []
+    for lane in range(4):
+        value = elements.read(dtype, "b_src", "(at - p.window)", caps)
+        main += [
+            f"if (g * 4u + {lane}u < p.n) {{",
+            f"    let at = address(g * 4u + {lane}u);",
+            f"    if ({inside}) {{",
+            f"        let v = {value};",
+            f"        {elements.write(dtype, 'b_out', f'(g * 4u + {lane}u)', 'v', caps)}",
+            "    }",
+            "}",
+        ]
+    return main

@@ -42,10 +42,13 @@ def atomic(how: str, dtype: DType) -> bool:
     return how == "set" or dtype.size <= 4 or (how == "sum" and dtype.name in ("int64", "uint64"))
 
 
-def plan(shape, dtype: DType, how: str, target, value, axes: list[Axis], caps: Caps) -> Plan:
+def plan(
+    shape, dtype: DType, how: str, target, value, axes: list[Axis], caps: Caps, windowed: bool = False
+) -> Plan:
     """target[offset + c . strides + sum of index * step] (how)= value[c], for every c in `shape`.
 
     `target` and `value` are (strides, offset); a value of None is one element whose bits end the parameters.
+    `windowed`: as for reading, of the target; the window's bounds come before those bits.
     """
     lists = [target[0], *(a.strides for a in axes)] + ([] if value is None else [value[0]])
     dims, walked = collapse(shape, lists)
@@ -64,21 +67,28 @@ def plan(shape, dtype: DType, how: str, target, value, axes: list[Axis], caps: C
     words = [n, *dims[:-1], target[1], *into, *index_words(axes, walked[1 : 1 + len(axes)])]
     if source is not None:
         words += [value[1], *source]
-    if len(words) + 2 > MAX_WORDS or len(axes) + 3 > MAX_BINDINGS:
+    if len(words) + 4 > MAX_WORDS or len(axes) + 3 > MAX_BINDINGS:
         raise Unsupported("webgpu: too many index tensors for one kernel")
     kind = raw.bits_of(dtype.size) if how == "set" else dtype
-    program = _program(kind, how, rank, tuple(a.size for a in axes), source is not None, vector, caps)
+    sizes = tuple(a.size for a in axes)
+    program = _program(kind, how, rank, sizes, source is not None, vector, windowed, caps)
     threads = -(-n // (4 if vector else GROUPS[caps.kind]))
     return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
 @cache
-def _program(dtype: DType, how: str, rank: int, sizes, tensor: bool, vector: bool, caps: Caps) -> Program:
+def _program(
+    dtype: DType, how: str, rank: int, sizes, tensor: bool, vector: bool, windowed: bool, caps: Caps
+) -> Program:
     bare = raw.plain(caps)
     fields = ["n: u32", *(f"d{d}: u32" for d in range(rank - 1)), "dst_o: u32"]
     fields += [f"dst_s{d}: u32" for d in range(rank)] + index_fields(rank, len(sizes))
-    fields += ["val_o: u32", *(f"val_s{d}: u32" for d in range(rank))] if tensor else raw.fields("value", dtype.size)
+    fields += ["val_o: u32", *(f"val_s{d}: u32" for d in range(rank))] if tensor else []
+    fields += ["window: u32", "window_end: u32"] if windowed else []
+    fields += [] if tensor else raw.fields("value", dtype.size)
     main = [*coordinates(rank), f"var at = {dot('dst', rank)};", "bad = false;", *index_lines(rank, sizes)]
+    if windowed:
+        main += ["bad = bad || at < p.window || at >= p.window_end;", "at -= p.window;"]
     bindings = []
     combine = None
     if tensor:
@@ -109,8 +119,8 @@ def _program(dtype: DType, how: str, rank: int, sizes, tensor: bool, vector: boo
         lanes=4 if vector else 1,
     )
     access = "r" * (len(sizes) + tensor) + "ww"
-    tag = "".join("li"[s == 4] for s in sizes)
-    name = f"scatter_{how}_{dtype.short}{'v' if vector else ''}{rank}{tag}{'' if tensor else 'c'}"
+    tag = "".join("li"[s == 4] for s in sizes) + "c" * (not tensor) + "_window" * windowed
+    name = f"scatter_{how}_{dtype.short}{'v' if vector else ''}{rank}{tag}"
     return Program(name, text, access, 4 * len(fields))
 
 

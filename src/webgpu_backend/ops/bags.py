@@ -9,8 +9,9 @@ from ..launch import caps, launch_guarded
 from ..runtime.faults import site
 from .copy import fill
 from .elementwise import _scalar_name
-from .indexing import _INDEX_SIZE
-from .scatter import index_put_, rows_into
+from .indexing import INDEX_SIZE
+from .put import index_put_
+from .rows import rows_into
 from .table import custom
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -26,7 +27,7 @@ def embedding_bag(
     if weight.dtype not in _FLOATS:
         raise Unsupported(f"webgpu: embedding_bag of {weight.dtype}")
     for name, index in (("indices", indices), ("offsets", offsets)):
-        if index.dtype not in _INDEX_SIZE:
+        if index.dtype not in INDEX_SIZE:
             raise RuntimeError(f"Expected {name} to be Long or Int, but got {_scalar_name(index.dtype)}")
     if indices.dtype != offsets.dtype:
         indices, offsets = indices.to(torch.int64), offsets.to(torch.int64)
@@ -160,7 +161,7 @@ def repeat_interleave(repeats, *, output_size=None):
         repeats = repeats.reshape(1)
     if repeats.dim() != 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
-    if repeats.dtype not in _INDEX_SIZE:
+    if repeats.dtype not in INDEX_SIZE:
         raise RuntimeError("repeats has to be Long or Int tensor")
     if not repeats.numel():
         return T.empty((0,), repeats.dtype)

@@ -1,19 +1,22 @@
 """Reading through indices: gather, index_select, take, embedding, advanced indexing."""
 
+from struct import pack
+
 import torch
 
 from .. import tensor as T
 from ..kernels import index as kernel
 from ..kernels.index import Axis
 from ..kernels.layout import numel
-from ..launch import caps, launch_guarded
+from ..launch import caps, launch_guarded, windows
 from ..runtime.faults import site
+from ..runtime.native import BindingTooLarge
 from .elementwise import _scalar_name, broadcast_shape
 from .table import custom
 
 _PLANS: dict[tuple, tuple] = {}
 _MAX_PLANS = 16384
-_INDEX_SIZE = {torch.int64: 8, torch.int32: 4}
+INDEX_SIZE = {torch.int64: 8, torch.int32: 4}
 
 
 def key_of(tensor: torch.Tensor) -> tuple:
@@ -35,7 +38,7 @@ def like(tensor: torch.Tensor) -> torch.Tensor:
 def axis(index: torch.Tensor, strides, limit: int, step: int, op: str, dim: int, wraps: bool) -> Axis:
     if not limit and index.numel():
         raise IndexError(f"index is out of bounds for dimension {dim} with size 0 (aten::{op})")
-    return Axis(_INDEX_SIZE[index.dtype], tuple(strides), index.storage_offset(), limit, step, site(op, dim, wraps))
+    return Axis(INDEX_SIZE[index.dtype], tuple(strides), index.storage_offset(), limit, step, site(op, dim, wraps))
 
 
 def read(key: tuple, source: torch.Tensor, indices: list[torch.Tensor], layout) -> torch.Tensor:
@@ -51,8 +54,19 @@ def read(key: tuple, source: torch.Tensor, indices: list[torch.Tensor], layout) 
     meta, plan = found
     out = T.new(meta)
     if plan is not None:
-        launch_guarded(plan.program, (source, *indices, out), plan.params, plan.grid)
+        try:
+            launch_guarded(plan.program, (source, *indices, out), plan.params, plan.grid)
+        except BindingTooLarge:
+            _read_in_windows(source, indices, out, layout)
     return out
+
+
+def _read_in_windows(source, indices, out, layout) -> None:
+    """A source larger than one binding: a dispatch for each part of it."""
+    shape, strides, axes = layout()
+    plan = kernel.plan(shape, source.element_size(), strides, source.storage_offset(), axes, caps(), windowed=True)
+    for window, first, end in windows(source):
+        launch_guarded(plan.program, (window, *indices, out), plan.params + pack("<II", first, end), plan.grid)
 
 
 def along(self: torch.Tensor, dim: int, index: torch.Tensor, op: str):
@@ -81,7 +95,7 @@ def gather(self, dim, index, *, sparse_grad=False):
 @custom("index_select")
 def index_select(self, dim, index):
     def layout():
-        if index.dtype not in _INDEX_SIZE:
+        if index.dtype not in INDEX_SIZE:
             raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
         if index.dim() > 1:
             raise IndexError("index_select(): Index is supposed to be a vector")
@@ -122,7 +136,7 @@ def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=
     def layout():
         if weight.dim() != 2:
             raise RuntimeError("'weight' must be 2-D")
-        if indices.dtype not in _INDEX_SIZE:
+        if indices.dtype not in INDEX_SIZE:
             raise RuntimeError(
                 "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but "
                 f"got torch.{_scalar_name(indices.dtype)}Tensor instead (while checking arguments for embedding)"
@@ -147,13 +161,13 @@ def device_indices(self: torch.Tensor, indices) -> list[torch.Tensor | None]:
         if index is None:
             result.append(None)
             continue
-        if index.dtype not in _INDEX_SIZE and index.dtype not in (torch.bool, torch.uint8):
+        if index.dtype not in INDEX_SIZE and index.dtype not in (torch.bool, torch.uint8):
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         if index.device.type != T.NAME:
             if not index.is_cpu:
                 raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor")
             index = index.to(T.DEVICE)
-        if index.dtype in _INDEX_SIZE:
+        if index.dtype in INDEX_SIZE:
             result.append(index)
             continue
         at = len(result)

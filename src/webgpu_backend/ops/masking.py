@@ -169,3 +169,17 @@ def masked_fill_(self, mask, value):
 
 def _name(tensor: torch.Tensor) -> str:
     return _scalar_name(tensor.dtype)
+
+
+@custom("equal")
+def equal(self, other):
+    if self.device != other.device:
+        raise RuntimeError(f"Cannot compare two tensors on different devices. Got: {self.device} and {other.device}")
+    if self.dtype != other.dtype:
+        raise RuntimeError(
+            f"Expected all tensors to have the same dtype, but found {_name(self)} and "
+            f"{_name(other)}"
+        )
+    if self.shape != other.shape:
+        return False
+    return not self.numel() or bool(torch.eq(self, other).all().item())

@@ -1,25 +1,25 @@
-"""Writing through indices: scatter, index_put, index_add, index_copy, index_fill, put, and their reductions."""
+"""Writing through indices: what all such operators share, and the scatter family."""
 
 import struct
 
 import torch
-from torch._prims_common import canonicalize_dim
 
 from .. import tensor as T
 from ..kernels import scatter as kernel
 from ..kernels.layout import grid, numel
 from ..kernels.pointwise import WORKGROUP
-from ..launch import caps, launch, launch_guarded
+from ..launch import caps, launch, launch_guarded, windows
+from ..runtime.native import BindingTooLarge
 from .copy import device_copy, fill
-from .elementwise import _check_overlap, _scalar_name
-from .indexing import _INDEX_SIZE, advanced, along, axis, device_indices, few, flat_mask, key_of, like, remember
+from .elementwise import _check_overlap
+from .indexing import along, key_of, like, remember
 from .table import custom
 
 aten = torch.ops.aten
-_PLANS: dict[tuple, tuple] = {}
+PLANS: dict[tuple, tuple] = {}
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MASK = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFFFFFF, 8: 0xFFFFFFFFFFFFFFFF}
-_WIDE = (torch.float16, torch.bfloat16)
+WIDE = (torch.float16, torch.bfloat16)
 
 
 def duplicate(self: torch.Tensor) -> torch.Tensor:
@@ -54,7 +54,7 @@ def write(key: tuple, how: str, self: torch.Tensor, indices: list, value, layout
     `value` is a number, or a tensor of self's dtype over that shape; `chain` bounds how many values meet.
     """
     if how != "set":
-        if self.dtype in _WIDE:
+        if self.dtype in WIDE:
             # Summing in the narrow dtype would round at every step, in an order that varies.
             wide = T.empty(self.shape, torch.float32)
             device_copy(self, wide)
@@ -70,20 +70,26 @@ def write(key: tuple, how: str, self: torch.Tensor, indices: list, value, layout
             return
     number = not isinstance(value, torch.Tensor)
     key = (*key, how, key_of(self), None if number else key_of(value), tuple([key_of(i) for i in indices]))
-    plan = _PLANS.get(key)
+    plan = PLANS.get(key)
     if plan is None:
         _check_overlap((self,))
         shape, strides, axes = layout(self)
         source = None if number else (_over(value, shape), value.storage_offset())
         target = (strides, self.storage_offset())
         plan = kernel.plan(shape, T.dtype_of(self), how, target, source, axes, caps())
-        remember(_PLANS, key, plan)
-    params, tensors = plan.params, (*indices, self)
-    if number:
-        params += bits(value, self.dtype)
-    else:
-        tensors = (value, *tensors)
-    launch_guarded(plan.program, tensors, params, plan.grid)
+        remember(PLANS, key, plan)
+    tensors = indices if number else (value, *indices)
+    tail = bits(value, self.dtype) if number else b""
+    try:
+        launch_guarded(plan.program, (*tensors, self), plan.params + tail, plan.grid)
+    except BindingTooLarge:
+        shape, strides, axes = layout(self)
+        source = None if number else (_over(value, shape), value.storage_offset())
+        target = (strides, self.storage_offset())
+        plan = kernel.plan(shape, T.dtype_of(self), how, target, source, axes, caps(), windowed=True)
+        for window, first, end in windows(self):
+            bounds = struct.pack("<II", first, end)
+            launch_guarded(plan.program, (*tensors, window), plan.params + bounds + tail, plan.grid)
 
 
 def _over(value: torch.Tensor, shape) -> tuple[int, ...]:
@@ -143,7 +149,7 @@ def both(name: str, suffix: str = ""):
 
 # -- scatter
 
-_REDUCES = {"add": "sum", "multiply": "prod", "sum": "sum", "prod": "prod", "amax": "amax", "amin": "amin"}
+REDUCES = {"add": "sum", "multiply": "prod", "sum": "sum", "prod": "prod", "amax": "amax", "amin": "amin"}
 
 
 def _scatter(self, dim, index, value, how, op, check):
@@ -178,7 +184,7 @@ def scatter_value_(self, dim, index, value):
 def scatter_reduce_old_(self, dim, index, src, *, reduce):
     if reduce not in ("add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
-    return _scatter(self, dim, index, src, _REDUCES[reduce], "scatter",
+    return _scatter(self, dim, index, src, REDUCES[reduce], "scatter",
                     lambda: aten.scatter.reduce(like(self), dim, like(index), like(src), reduce=reduce))  # fmt: skip
 
 
@@ -187,7 +193,7 @@ def scatter_value_reduce_(self, dim, index, value, *, reduce):
     if reduce not in ("add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
     src = fill(T.empty((), self.dtype), value).expand(index.shape)
-    return _scatter(self, dim, index, src, _REDUCES[reduce], "scatter",
+    return _scatter(self, dim, index, src, REDUCES[reduce], "scatter",
                     lambda: aten.scatter.value_reduce(like(self), dim, like(index), value, reduce=reduce))  # fmt: skip
 
 
@@ -209,10 +215,10 @@ def scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
     def into(target, value, how):
         return _scatter(target, dim, index, value, how, "scatter_reduce", check if target is self else lambda: None)
 
-    return _reduce(self, src, reduce, include_self, into)
+    return reduce_into(self, src, reduce, include_self, into)
 
 
-def _reduce(self, src, reduce, include_self, into):
+def reduce_into(self, src, reduce, include_self, into):
     """`into(target, value, how)` scatters; this adds means and leaving self out."""
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
@@ -241,299 +247,3 @@ def _identity(reduce: str, dtype: torch.dtype):
     if dtype.is_floating_point:
         return float("-inf") if reduce == "amax" else float("inf")
     return torch.iinfo(dtype).min if reduce == "amax" else torch.iinfo(dtype).max
-
-
-# -- a vector of indices along one dimension
-
-
-def rows_into(self, dim, index, value, how, op, wraps=False):
-    """self[.., index, ..] (how)= value."""
-    if not index.numel() or not self.numel():
-        return self
-    index, value = apart(self, index, value)
-
-    def layout(target):
-        shape, strides, steps = list(target.shape), list(target.stride()), [0] * target.dim()
-        one = axis(index, (), target.shape[dim], target.stride(dim), op, dim, wraps)
-        shape[dim], strides[dim], steps[dim] = index.numel(), 0, index.stride(0) if index.dim() else 0
-        return tuple(shape), tuple(strides), [one._replace(strides=tuple(steps))]
-
-    write((op, dim), how, self, [index], value, layout, index.numel())
-    return self
-
-
-def _row_operands(self, dim, index, source, op):
-    """Checks torch's rules and gives self and source at least one dimension."""
-    dim = canonicalize_dim(max(self.dim(), 1), dim)
-    if index.dim() > 1:
-        raise IndexError(f"{op}(): Index should have dimension 1 or 0 (got {index.dim()})")
-    if index.dtype not in _INDEX_SIZE or (op in ("index_copy", "index_fill") and index.dtype is not torch.int64):
-        kind = "a long tensor" if op == "index_copy" else "dtype int32/int64"
-        got = f", but got {_scalar_name(index.dtype)}" if op == "index_copy" else ""
-        raise RuntimeError(f"{op}(): Expected {kind} for index{got}")
-    if source is None:
-        return self.reshape(1) if not self.dim() else self, dim, None
-    if self.dtype != source.dtype:
-        verb = "self and source expected to have the same dtype"
-        raise RuntimeError(
-            f"{op}(): {verb}, but got (self) {_scalar_name(self.dtype)} and (source) {_scalar_name(source.dtype)}"
-        )
-    count = index.numel()
-    if source.dim() == 0:
-        if count != 1:
-            raise RuntimeError(
-                f"{op}(): When source is scalar, index should have one element (got {count})"
-                if op == "index_copy"
-                else f"{op}(): Number of indices ({count}) should be equal to source.size(dim) (1)"
-            )
-        source = source.reshape(1)
-    elif source.shape[dim] != count:
-        raise (IndexError if op == "index_copy" else RuntimeError)(
-            f"{op}(): Number of indices ({count}) should be equal to source.size(dim) ({source.shape[dim]})"
-            + (f", for dim: {dim}" if op == "index_add" else "")
-        )
-    target = self.reshape(1) if not self.dim() else self
-    if source.dim() == 1 and target.dim() > 1 and op == "index_copy":
-        source = source.reshape([1] * dim + [count] + [1] * (target.dim() - dim - 1))
-    expected = [count if d == dim else s for d, s in enumerate(target.shape)]
-    if list(source.shape) != expected:
-        if op == "index_copy":
-            raise IndexError(
-                "index_copy(): Source/destination tensor must have same slice shapes. Destination slice shape: "
-                f"{[s for d, s in enumerate(target.shape) if d != dim]} at dimension {dim} and source slice shape: "
-                f"{[s for d, s in enumerate(source.shape) if d != dim]} at dimension {dim}."
-            )
-        raise RuntimeError(
-            f"{op}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got "
-            f"self.shape = {list(self.shape)} source.shape = {list(source.shape)}"
-        )
-    return target, dim, source
-
-
-@both("index_add")
-def index_add_(self, dim, index, source, *, alpha=1):
-    target, dim, source = _row_operands(self, dim, index, source, "index_add")
-    if alpha != 1:
-        source = source & bool(alpha) if source.dtype is torch.bool else source * alpha
-    rows_into(target, dim, index, source, "sum", "index_add")
-    return self
-
-
-@both("index_copy")
-def index_copy_(self, dim, index, source):
-    target, dim, source = _row_operands(self, dim, index, source, "index_copy")
-    rows_into(target, dim, index, source, "set", "index_copy")
-    return self
-
-
-@both("index_fill", ".int_Scalar")
-def index_fill_(self, dim, index, value):
-    target, dim, _ = _row_operands(self, dim, index, None, "index_fill")
-    rows_into(target, dim, index, value, "set", "index_fill", wraps=True)
-    return self
-
-
-@both("index_fill", ".int_Tensor")
-def index_fill_tensor_(self, dim, index, value):
-    if value.dim():
-        raise RuntimeError(
-            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.dim()} dimension(s)."
-        )
-    if value.is_cpu:
-        return index_fill_(self, dim, index, value.item())
-    target, dim, _ = _row_operands(self, dim, index, None, "index_fill")
-    shape = [index.numel() if d == dim else s for d, s in enumerate(target.shape)]
-    rows_into(target, dim, index, value.to(self.dtype).expand(shape), "set", "index_fill", wraps=True)
-    return self
-
-
-@both("index_reduce")
-def index_reduce_(self, dim, index, source, reduce, *, include_self=True):
-    target, dim, source = _row_operands(self, dim, index, source, "index_reduce")
-    if reduce == "sum" or reduce not in _REDUCES and reduce != "mean":
-        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    if index.numel():
-        _reduce(target, source, reduce, include_self,
-                lambda into, value, how: rows_into(into, dim, index, value, how, "index_reduce"))  # fmt: skip
-    return self
-
-
-# -- put and index_put
-
-
-@both("put")
-def put_(self, index, source, accumulate=False):
-    if index.dtype is not torch.int64:
-        raise RuntimeError(f"put_(): Expected a long tensor for index, but got {_scalar_name(index.dtype)}")
-    if self.dtype != source.dtype:
-        raise RuntimeError(
-            "put_(): Expected self and source to have the same dtype, but got self.dtype = "
-            f"{_scalar_name(self.dtype)} and source.dtype = {_scalar_name(source.dtype)}"
-        )
-    if index.numel() != source.numel():
-        raise RuntimeError(
-            f"put_(): Expected source and index to have the same number of elements, but got source.numel() = "
-            f"{source.numel()}, index.numel() = {index.numel()}"
-        )
-    if not index.numel():
-        return self
-    if not self.numel():
-        raise IndexError("put_(): Expected self to be non-empty when index is not")
-    target = self if self.is_contiguous() else duplicate(self)
-    index, source = apart(target, index.reshape(-1), source.reshape(-1))
-
-    def layout(flat):
-        return (index.numel(),), (0,), [axis(index, index.stride(), flat.numel(), 1, "put_", 0, True)]
-
-    write(("put",), "sum" if accumulate else "set", target, [index], source, layout)
-    if target is not self:
-        device_copy(target, self)
-    return self
-
-
-def _mask_only(indices, values, accumulate):
-    """The position of the one index, a mask, where writing one value needs no positions."""
-    given = [k for k, i in enumerate(indices) if i is not None]
-    if accumulate or len(given) != 1 or values.numel() != 1:
-        return None
-    mask = indices[given[0]]
-    return given[0] if mask.dtype is torch.bool and mask.device.type == T.NAME else None
-
-
-@both("index_put")
-def index_put_(self, indices, values, accumulate=False):
-    if self.dtype != values.dtype:
-        raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {_scalar_name(self.dtype)} for the "
-            f"destination and {_scalar_name(values.dtype)} for the source."
-        )
-    if values.device.type != T.NAME:
-        if values.dim():
-            raise RuntimeError(f"expected tensor to be on device {T.DEVICE} but found {values.device}")
-        values = values.to(T.DEVICE)
-    at = _mask_only(indices, values, accumulate)
-    if at is not None:
-        mask = indices[at]
-        if tuple(self.shape[at : at + mask.dim()]) == tuple(mask.shape):
-            mask = mask.reshape([*mask.shape, *[1] * (self.dim() - at - mask.dim())])
-            self.masked_fill_(mask, values.reshape(()))
-            return self
-    whole = self
-    flat = flat_mask(self, indices)
-    if flat is not None:
-        self, indices = flat
-    indices = device_indices(self, indices)
-    given = [i for i in indices if i is not None]
-    how = "sum" if accumulate else "set"
-    if not given:
-        return self.add_(values) if accumulate else self.copy_(values)
-    key = ("shape", self.shape, tuple([None if i is None else i.shape for i in indices]))
-    shape = _PLANS.get(key)
-    if shape is None:
-        shape = remember(_PLANS, key, advanced(self, indices, "index_put")[0])
-    if list(values.shape) != list(shape):
-        try:
-            values = values.expand(shape)
-        except RuntimeError:
-            raise RuntimeError(
-                f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result "
-                f"of shape {list(shape)}"
-            ) from None
-    if not numel(shape):
-        return whole
-    if len(given) > 4:
-        return _put_joined(self, indices, values, accumulate, shape)
-    values, *given = apart(self, values, *given)
-    places = tuple([d for d, i in enumerate(indices) if i is not None])
-    for d, index in zip(places, given):
-        indices[d] = index
-    write(("index_put", places), how, self, given, values, lambda target: advanced(target, indices, "index_put"))
-    return whole
-
-
-def _put_joined(self, indices, values, accumulate, shape):
-    """More index tensors than a kernel binds: on a copy with the indexed dimensions in front, flattened."""
-    given = [d for d, i in enumerate(indices) if i is not None]
-    order = given + [d for d in range(self.dim()) if d not in given]
-    front, joined = few(duplicate(self), indices)
-    front = duplicate(front)
-    lead = given[0] if given == list(range(given[0], given[0] + len(given))) else 0
-    width = len(shape) - (self.dim() - len(given))
-    values = values.permute([*range(lead, lead + width), *range(lead), *range(lead + width, len(shape))])
-    index_put_(front, joined, values, accumulate)
-    moved = self.permute(order)
-    device_copy(front.reshape(moved.shape), moved)
-    return self
-
-
-@custom("_index_put_impl_")
-def index_put_impl_(self, indices, values, accumulate=False, unsafe=False):
-    return index_put_(self, indices, values, accumulate)
-
-
-@custom("_unsafe_index_put")
-def unsafe_index_put(self, indices, values, accumulate=False):
-    return index_put_(duplicate(self), indices, values, accumulate)
-
-
-# -- gradients of reading through indices
-
-
-@custom("embedding_dense_backward")
-def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
-    width = grad_output.shape[-1] if grad_output.dim() else 1
-    dtype = grad_output.dtype
-    out = fill(T.empty((num_weights, width), torch.float32 if dtype in _WIDE else dtype), 0)
-    rows = indices.reshape(-1)
-    grad = grad_output.reshape(rows.numel(), width)
-    if grad.dtype != out.dtype:
-        grad = grad.to(out.dtype)
-    if scale_grad_by_freq and rows.numel():
-        counts = fill(T.empty((num_weights,), torch.float32), 0)
-        ones = fill(T.empty((1,), torch.float32), 1).expand(rows.numel())
-        rows_into(counts, 0, rows, ones, "sum", "embedding_backward")
-        grad = grad / counts.index_select(0, rows).unsqueeze(1)
-    rows_into(out, 0, rows, grad, "sum", "embedding_backward")
-    if 0 <= padding_idx < num_weights:
-        fill(out[padding_idx], 0)
-    return out if out.dtype == dtype else out.to(dtype)
-
-
-
-# -- counting
-
-
-@custom("bincount")
-def bincount(self, weights=None, minlength=0):
-    if self.dim() != 1 or self.dtype.is_floating_point or self.dtype.is_complex:
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    if minlength < 0:
-        raise RuntimeError("minlength should be >= 0")
-    if weights is not None and weights.shape != self.shape:
-        raise RuntimeError("weights should be 1-d and have the same length as input")
-    dtype = torch.int64
-    if weights is not None:
-        dtype = torch.float32 if weights.dtype is torch.float32 else torch.float64
-    if not self.numel():
-        return fill(T.empty((minlength,), torch.int64), 0)
-    least, most = torch.stack(torch.aminmax(self)).to(torch.int64).tolist()
-    if least < 0:
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    out = fill(T.empty((max(most + 1, minlength),), dtype), 0)
-    ones = fill(T.empty((1,), dtype), 1).expand(self.numel()) if weights is None else weights.to(dtype)
-    index = self if self.dtype in _INDEX_SIZE else self.to(torch.int64)
-    return rows_into(out, 0, index, ones, "sum", "bincount")
-
-
-@custom("equal")
-def equal(self, other):
-    if self.device != other.device:
-        raise RuntimeError(f"Cannot compare two tensors on different devices. Got: {self.device} and {other.device}")
-    if self.dtype != other.dtype:
-        raise RuntimeError(
-            f"Expected all tensors to have the same dtype, but found {_scalar_name(self.dtype)} and "
-            f"{_scalar_name(other.dtype)}"
-        )
-    if self.shape != other.shape:
-        return False
-    return not self.numel() or bool(torch.eq(self, other).all().item())

@@ -5,7 +5,7 @@ import torch
 from .. import tensor as T
 from .copy import fill
 from .elementwise import _scalar_name
-from .indexing import _INDEX_SIZE
+from .indexing import INDEX_SIZE
 from .shape import constant_pad_nd
 from .table import custom
 
@@ -18,7 +18,7 @@ def _segments(data, lengths, offsets, axis):
     bounds = lengths if lengths is not None else offsets
     if bounds is None:
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
-    if bounds.dtype not in _INDEX_SIZE:
+    if bounds.dtype not in INDEX_SIZE:
         raise RuntimeError(f"segment_reduce(): Expected dtype int32/int64, but got {_scalar_name(bounds.dtype)}")
     if axis != bounds.dim() - 1:
         raise RuntimeError(f"segment_reduce(): Expected axis to be the last dimension of lengths but got {axis}.")
