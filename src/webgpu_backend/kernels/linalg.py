@@ -36,6 +36,9 @@ class Kernel(NamedTuple):
     scalars: tuple[str, ...]
 
 
+_TURNS = ("m", "n", "first", "last", "sweeps", "complete")
+_STATE = (("state", "w", "u32"),)
+_ROTATIONS = (("rotations", "w", "f32"),)
 KERNELS = {
     "cholesky": Kernel("linalg_cholesky.wgsl", True, (("a", "w"),), (("info", "w", "i32"),), ("n", "first")),
     "lu": Kernel(
@@ -56,6 +59,10 @@ KERNELS = {
         "linalg_reflect.wgsl", False, (("a", "r"), ("x", "w")), (("tau", "r", "E"),),
         ("columns", "m", "count", "first", "last", "forwards", "conjugate", "conjugate_tau"),
     ),
+    "svd": Kernel("linalg_svd.wgsl", True, (("a", "w"), ("v", "w")), _STATE, _TURNS),
+    "svdvals": Kernel("linalg_svd.wgsl", True, (("a", "w"),), _STATE, _TURNS),
+    "eigh": Kernel("linalg_eigh.wgsl", True, (("a", "w"), ("v", "w")), _ROTATIONS + _STATE, _TURNS),
+    "eigvalsh": Kernel("linalg_eigh.wgsl", True, (("a", "w"),), _ROTATIONS + _STATE, _TURNS),
 }  # fmt: skip
 
 
@@ -91,6 +98,7 @@ def _program(name: str, dtype_name: str, workgroup: int, caps: Caps) -> Program:
     bindings = [(n, word[a], element) for n, a in kernel.matrices]
     bindings += [(n, word[a], element if t == "E" else t) for n, a, t in kernel.vectors]
     text = render(
-        kernel.template, caps, fields=fields, bindings=bindings, element=element, complex=complex_, workgroup=workgroup
-    )
+        kernel.template, caps, name=name, fields=fields, bindings=bindings, element=element, complex=complex_,
+        workgroup=workgroup,
+    )  # fmt: skip
     return Program(f"{name}_{dtype.short}_{workgroup}", text, access, 4 * len(fields))

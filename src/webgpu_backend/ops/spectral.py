@@ -1,0 +1,165 @@
+"""Singular values and eigenvalues of Hermitian matrices by Jacobi's methods, and what torch builds on them."""
+
+import torch
+
+from .. import tensor as T
+from ..dtypes import Unsupported
+from ..kernels.linalg import TRIPS, team_size
+from ..launch import caps
+from .copy import device_copy, fill
+from .linalg import (
+    aten,
+    copied,
+    eye,
+    flat,
+    like,
+    ranges,
+    reflect_,
+    run,
+    shaped,
+    zeros,
+)
+from .orthogonal import factored_qr
+from .table import custom
+
+# Convergence is quadratic: six to ten sweeps in float32. A matrix that is done returns at once.
+_SWEEPS = 16
+
+
+def _sweeps(name: str, operands: tuple, vectors: tuple, m: int, n: int, length: int, trips: int) -> None:
+    """Rounds until nothing moves; `trips` is the loop trips of one round in one invocation."""
+    state = zeros((2 * operands[0].shape[0],), torch.int32)
+    rounds = (n + 1) // 2 * 2 - 1
+    dtype = operands[0].dtype
+    fit = TRIPS // (rounds * trips)
+    if fit:
+        for done in range(0, _SWEEPS, fit):
+            run(
+                name, dtype, operands, (*vectors, state), length, m=m, n=n, first=0, last=rounds,
+                sweeps=min(fit, _SWEEPS - done), complete=1,
+            )  # fmt: skip
+        return
+    if trips > TRIPS and caps().kind == "cpu":
+        raise Unsupported("webgpu: a software adapter cannot loop over so many rows")
+    parts = ranges(rounds, lambda _: trips)
+    for _ in range(_SWEEPS):
+        for first, last in parts:
+            run(
+                name, dtype, operands, (*vectors, state), length, m=m, n=n, first=first, last=last, sweeps=1,
+                complete=last == rounds,
+            )  # fmt: skip
+
+
+def _scale(x: torch.Tensor) -> torch.Tensor:
+    """The largest magnitude in each matrix, [..., 1, 1], or 1 where there is none: squares must not overflow."""
+    top = x.abs().amax((-2, -1), keepdim=True)
+    return torch.where(top == 0, 1.0, top)
+
+
+def _check_finite(scale: torch.Tensor, name: str, code: int, one: bool) -> None:
+    """torch's LinAlgError for NaN and infinities, with the code LAPACK has for them; reads back, as other devices do."""
+    info = torch.where(scale.isfinite(), 0, code).to(torch.int32).reshape(scale.shape[:-2])
+    aten._linalg_check_errors(info, name, is_matrix=one)
+
+
+def _ordered(values: torch.Tensor, descending: bool, *columns: torch.Tensor) -> list[torch.Tensor]:
+    """values sorted, and the columns of matrices in the same order."""
+    values, order = values.sort(-1, descending=descending)
+    return [values, *(c.gather(-1, order.unsqueeze(-2).expand(c.shape)) for c in columns)]
+
+
+def _svd_tall(x: torch.Tensor, vectors: bool, columns: int):
+    """x [batch, m, n] with m >= n, no element beyond 1: the first `columns` of U, S, V."""
+    batch, m, n = x.shape
+    tall = m > n
+    if tall:
+        q, tau = factored_qr(x)
+        small = q[:, :n].triu()
+    else:
+        small = copied(x, T.empty(x.shape, x.dtype))
+    v = eye((batch,), n, n, x.dtype) if vectors else None
+    team = team_size(n, caps())
+    operands = (small, v) if vectors else (small,)
+    trips = -(-(-(-n // 2)) // team) * (3 * n + 2) + 1
+    if n > 1:
+        _sweeps("svd" if vectors else "svdvals", operands, (), n, n, n, trips)
+    s = torch.linalg.vector_norm(small, dim=-2)
+    if not vectors:
+        return None, s.sort(-1, descending=True).values, None
+    s, small, v = _ordered(s, True, small, v)
+    # U's columns are those of `small` over s, except where s is zero or noise: Householder makes them orthonormal
+    # whatever s is, and finds the rest of a complete basis.
+    r, beta = factored_qr(small)
+    u = T.empty((batch, m, columns), x.dtype, (m * columns, 1, m))
+    fill(u, 0)
+    fill(u.diagonal(dim1=-2, dim2=-1), 1)
+    reflect_(r, beta, u[:, :n], forwards=False)
+    if tall:
+        reflect_(q, tau, u, forwards=False)
+    sign = torch.where(r.diagonal(dim1=-2, dim2=-1).real < 0, -1.0, 1.0)
+    first = u[:, :, :n]
+    device_copy(first * sign.unsqueeze(-2), first)
+    return u, s, v
+
+
+@custom("_linalg_svd")
+def linalg_svd(A, full_matrices=False, compute_uv=True, *, driver=None):
+    if driver is not None:
+        raise RuntimeError(
+            "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
+    u_meta, s_meta, vh_meta = shaped(aten._linalg_svd.default, A, full_matrices, compute_uv)
+    u, s, vh = like(u_meta), like(s_meta), like(vh_meta)
+    m, n = A.shape[-2:]
+    if not A.numel():
+        for t in (u, vh):
+            if compute_uv and t.numel():
+                device_copy(eye((), *t.shape[-2:], t.dtype).expand(t.shape), t)
+        return u, s, vh
+    scale = _scale(A)
+    _check_finite(scale, "linalg.svd", -4, A.dim() == 2)
+    x = flat(A / scale)
+    wide = m < n
+    columns = max(m, n) if full_matrices else min(m, n)
+    left, values, right = _svd_tall(x.mH.resolve_conj() if wide else x, compute_uv, columns)
+    device_copy(values.reshape(s.shape) * scale.squeeze(-1), s)
+    if compute_uv:
+        if wide:
+            left, right = right, left
+        device_copy(left.reshape(u.shape), u)
+        device_copy(right.mH.reshape(vh.shape), vh)
+    return u, s, vh
+
+
+@custom("_linalg_eigh")
+def linalg_eigh(A, UPLO="L", compute_v=True):
+    w_meta, v_meta = shaped(aten._linalg_eigh.default, A, UPLO, compute_v)
+    values, vectors = like(w_meta), like(v_meta)
+    if not A.numel():
+        return values, vectors
+    n = A.shape[-1]
+    below = A.tril(-1) if UPLO.upper() == "L" else A.triu(1).mH
+    x = below + below.mH
+    diagonal = A.diagonal(dim1=-2, dim2=-1)
+    device_copy(diagonal.real if A.is_complex() else diagonal, x.diagonal(dim1=-2, dim2=-1))
+    scale = _scale(x)
+    _check_finite(scale, "linalg.eigh", n, A.dim() == 2)
+    x = flat((x / scale).contiguous())
+    batch = x.shape[0]
+    v = eye((batch,), n, n, A.dtype) if compute_v else None
+    half = (n + 1) // 2
+    team = team_size(half * n // 4, caps())
+    trips = (3 if compute_v else 2) * -(-half * n // team) + -(-half // team) + 1
+    rotations = T.empty((batch * half * 4,), torch.float32)
+    if n > 1:
+        operands = (x, v) if compute_v else (x,)
+        _sweeps("eigh" if compute_v else "eigvalsh", operands, (rotations,), n, n, half * n // 4, trips)
+    w = x.diagonal(dim1=-2, dim2=-1)
+    w = (w.real if w.is_complex() else w).reshape(values.shape) * scale.squeeze(-1)
+    if compute_v:
+        w, v = _ordered(w, False, v.reshape(A.shape))
+        device_copy(v, vectors)
+    else:
+        w = w.sort(-1).values
+    device_copy(w, values)
+    return values, vectors
