@@ -54,14 +54,18 @@ def _refused(kind: str):
     return kernel
 
 
-# torch hands these conjugated views as they are, trusting the kernel to look at the bit; ours multiply what is stored.
-_SEE_CONJ = {"mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "dot", "vdot", "linalg_solve_triangular"}
+# torch hands these conjugated and negated views as they are, trusting the kernel to look at the
+# bits; ours multiply what is stored.
+_SEE_CONJ = {
+    "mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "dot", "vdot", "matmul", "linear", "linear_backward",
+    "linalg_solve_triangular",
+}  # fmt: skip
 
 
 def _resolved(call):
     def kernel(*args, **kwargs):
-        if args[0].is_complex():
-            args = [a.resolve_conj() if isinstance(a, torch.Tensor) else a for a in args]
+        if args[0].is_complex() or args[0].is_neg() or args[1].is_neg():
+            args = [a.resolve_conj().resolve_neg() if isinstance(a, torch.Tensor) else a for a in args]
         return call(*args, **kwargs)
 
     return kernel
