@@ -20,9 +20,9 @@ def shaped(op, *args, **kwargs) -> tuple:
     found = _shapes.get(key)
     if found is None:
         try:
-            result = _on("meta", op, args, kwargs)
+            result = on("meta", op, args, kwargs)
         except (RuntimeError, ValueError, NotImplementedError):
-            _on("cpu", op, args, kwargs)  # refused for the same reason, in the words people know
+            on("cpu", op, args, kwargs)  # refused for the same reason, in the words people know
             raise
         found = result if isinstance(result, tuple) else (result,)
         if len(_shapes) > 4096:
@@ -49,7 +49,8 @@ def _key(x):
     return (x.dtype, tuple(x.shape), x.stride(), x.is_conj()) if isinstance(x, torch.Tensor) else x
 
 
-def _on(device: str, op, args, kwargs):
+def on(device: str, op, args, kwargs):
+    """op for tensors of the same shapes elsewhere: for its result's shapes, or for its complaints."""
     def twin(x):
         if not isinstance(x, torch.Tensor):
             return x

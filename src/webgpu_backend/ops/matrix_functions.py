@@ -5,55 +5,87 @@ from math import ceil, factorial, isfinite, log2
 import torch
 
 from .. import tensor as T
-from .linalg import REAL, _on, aten, copied, flat, flat_vector, reflect_, solve_triangular_, supported
+from .linalg import REAL, aten, copied, flat, flat_vector, on, reflect_, solve_triangular_, supported
 from .orthogonal import factored_qr
 from .table import custom
 
-_EPS = torch.finfo(torch.float32).eps
 
+def _cutoff(x: torch.Tensor, top: torch.Tensor, atol, rtol) -> torch.Tensor:
+    """max(atol, rtol * top), with torch's default for rtol: eps times the larger size unless atol is positive.
 
-def _constant(x: torch.Tensor, value: float) -> torch.Tensor:
-    """A 0-dim tensor of x's real dtype: torch's composites would ask for float64, which few adapters have."""
-    return torch.full((), value, dtype=REAL.get(x.dtype, torch.float64), device=x.device)
+    In x's own precision: torch's composites ask for float64 here, which few adapters have.
+    """
 
+    def number(t):
+        if isinstance(t, torch.Tensor):
+            return t.to(x.device, top.dtype).unsqueeze(-1)
+        return torch.full((1,), 0.0 if t is None else t, dtype=top.dtype, device=x.device)
 
-def _tolerances(x: torch.Tensor, atol, rtol) -> tuple[torch.Tensor, torch.Tensor]:
-    """atol and rtol with torch's defaults: eps times the larger size, unless atol alone is given."""
+    default = torch.finfo(top.dtype).eps * max(x.shape[-2:])
     if rtol is None:
-        rtol = _EPS * max(x.shape[-2:]) if atol is None or isinstance(atol, torch.Tensor) or atol <= 0 else 0.0
-    return tuple(t if isinstance(t, torch.Tensor) else _constant(x, t) for t in (0.0 if atol is None else atol, rtol))
+        if isinstance(atol, torch.Tensor):
+            rtol = torch.where(number(atol) > 0, 0.0, default)
+        else:
+            rtol = number(default if atol is None or atol <= 0 else 0.0)
+    else:
+        rtol = number(rtol)
+    return torch.maximum(number(atol), rtol * top)
+
+
+@custom("linalg_pinv.atol_rtol_tensor")
+def linalg_pinv(self, *, atol=None, rtol=None, hermitian=False):
+    if self.dim() < 2 or (hermitian and self.shape[-1] != self.shape[-2]):
+        on("cpu", aten.linalg_pinv.atol_rtol_tensor, (self,), {"hermitian": hermitian})
+    supported(self)
+    if not self.numel():
+        return torch.zeros(self.mT.shape, dtype=self.dtype, device=self.device)
+    if hermitian:
+        values, v = torch.linalg.eigh(self)
+        size = values.abs()
+        u, top = v, size.amax(-1, keepdim=True)
+    else:
+        u, values, vh = torch.linalg.svd(self, full_matrices=False)
+        size, v, top = values, vh.mH, values[..., :1]
+    inverse = torch.where(size > _cutoff(self, top, atol, rtol), 1.0 / values, 0.0).to(self.dtype)
+    return (v * inverse.unsqueeze(-2)) @ u.mH
 
 
 @custom("linalg_pinv.atol_rtol_float", key="AutogradPrivateUse1")
 @custom("linalg_pinv.atol_rtol_float")
-def linalg_pinv(self, *, atol=None, rtol=None, hermitian=False):
+def linalg_pinv_floats(self, *, atol=None, rtol=None, hermitian=False):
     supported(self)
-    atol, rtol = _tolerances(self, atol, rtol)
+    if atol is None and rtol is None:
+        return aten.linalg_pinv.atol_rtol_tensor(self, hermitian=hermitian)
+    dtype, larger = REAL[self.dtype], max(self.shape[-2:], default=1)
+    if rtol is None:
+        rtol = 0.0 if atol > 0 else torch.finfo(dtype).eps * larger
+    atol, rtol = (torch.full((), t or 0.0, dtype=dtype, device=self.device) for t in (atol, rtol))
     return aten.linalg_pinv.atol_rtol_tensor(self, atol=atol, rtol=rtol, hermitian=hermitian)
 
 
 @custom("linalg_pinv", key="AutogradPrivateUse1")
 @custom("linalg_pinv")
 def linalg_pinv_rcond(self, rcond, hermitian=False):
-    supported(self)
-    zero, rtol = _constant(self, 0.0), _constant(self, rcond)
-    return aten.linalg_pinv.atol_rtol_tensor(self, atol=zero, rtol=rtol, hermitian=hermitian)
+    return linalg_pinv_floats(self, atol=0.0, rtol=rcond, hermitian=hermitian)
 
 
-@custom("linalg_matrix_rank.atol_rtol_float", key="AutogradPrivateUse1")
-@custom("linalg_matrix_rank.atol_rtol_float")
+@custom("linalg_matrix_rank.atol_rtol_float", "linalg_matrix_rank.atol_rtol_tensor", key="AutogradPrivateUse1")
+@custom("linalg_matrix_rank.atol_rtol_float", "linalg_matrix_rank.atol_rtol_tensor")
 def linalg_matrix_rank(self, *, atol=None, rtol=None, hermitian=False):
+    if self.dim() < 2 or any(isinstance(t, torch.Tensor) and t.is_complex() for t in (atol, rtol)):
+        op = aten.linalg_matrix_rank.atol_rtol_tensor
+        on("cpu", op, (self,), {"atol": atol, "rtol": rtol, "hermitian": hermitian})
     supported(self)
-    atol, rtol = _tolerances(self, atol, rtol)
-    return aten.linalg_matrix_rank.atol_rtol_tensor(self, atol=atol, rtol=rtol, hermitian=hermitian)
+    if not self.numel():
+        return torch.zeros(self.shape[:-2], dtype=torch.int64, device=self.device)
+    values = torch.linalg.eigvalsh(self).abs() if hermitian else torch.linalg.svdvals(self)
+    return (values > _cutoff(self, values.amax(-1, keepdim=True), atol, rtol)).sum(-1)
 
 
-@custom("linalg_matrix_rank", key="AutogradPrivateUse1")
-@custom("linalg_matrix_rank")
+@custom("linalg_matrix_rank", "linalg_matrix_rank.tol_tensor", key="AutogradPrivateUse1")
+@custom("linalg_matrix_rank", "linalg_matrix_rank.tol_tensor")
 def linalg_matrix_rank_tol(self, tol, hermitian=False):
-    supported(self)
-    atol, zero = _constant(self, tol), _constant(self, 0.0)
-    return aten.linalg_matrix_rank.atol_rtol_tensor(self, atol=atol, rtol=zero, hermitian=hermitian)
+    return linalg_matrix_rank(self, atol=tol, rtol=0.0, hermitian=hermitian)
 
 
 # -- least squares
@@ -65,7 +97,7 @@ def _lstsq_arguments(a, b) -> bool:
     fits = a.dim() >= 2 and b.dim() >= 1 and a.dtype == b.dtype
     fits = fits and (vector or b.dim() >= 2) and a.shape[-2] == (b.shape[-1] if vector else b.shape[-2])
     if not fits:
-        _on("cpu", aten.linalg_lstsq.default, (a, b), {})
+        on("cpu", aten.linalg_lstsq.default, (a, b), {})
     return vector
 
 
@@ -110,21 +142,23 @@ def linalg_lstsq(self, b, rcond=None, *, driver=None):
     batch = torch.broadcast_shapes(self.shape[:-2], rhs.shape[:-2])
     a, rhs = self.expand(*batch, m, n), rhs.expand(*batch, m, rhs.shape[-1])
     none = T.empty((0,), REAL[self.dtype])
-    rank, values, residuals = T.empty((0,), torch.int64), none, none
+    rank, values, residuals = T.empty((0,), torch.int64), none, T.empty((0,), none.dtype)
     if not a.numel() or not rhs.numel():
         x = torch.zeros((*batch, n, rhs.shape[-1]), dtype=self.dtype, device=self.device)
+        if driver == "gels" and m > n:
+            residuals = torch.zeros((*batch, rhs.shape[-1]), dtype=none.dtype, device=self.device)
         if driver != "gels":
             rank = torch.zeros(batch, dtype=torch.int64, device=self.device)
         if driver in ("gelsd", "gelss"):
             values = torch.zeros((*batch, min(m, n)), dtype=none.dtype, device=self.device)
-        full = not n
+        full = not n and driver != "gels"
     elif driver == "gels":
         x, left = _by_qr(a, rhs)
         if m > n:
             residuals = left.abs().square().sum(-2)
         full = False  # the residuals are there
     else:
-        x, rank, s = _by_svd(a, rhs, _EPS * max(m, n) if rcond is None else rcond)
+        x, rank, s = _by_svd(a, rhs, torch.finfo(none.dtype).eps * max(m, n) if rcond is None else rcond)
         if driver in ("gelsd", "gelss"):
             values = s
         full = m > n and driver != "gelsy" and bool((rank == n).all())
@@ -135,14 +169,14 @@ def linalg_lstsq(self, b, rcond=None, *, driver=None):
 
 # -- the exponential
 
-_DEGREE = 12
-_REACH = 1.461661507209034  # the norm up to which the Taylor polynomial of this degree is exact in float32
+_DEGREE = 18
+_REACH = 3.010066362817634  # the norm up to which the Taylor polynomial of this degree is exact in float32
 
 
 @custom("linalg_matrix_exp")
 def linalg_matrix_exp(self):
     if self.dim() < 2 or self.shape[-1] != self.shape[-2] or not (self.is_floating_point() or self.is_complex()):
-        _on("cpu", aten.linalg_matrix_exp.default, (self,), {})
+        on("cpu", aten.linalg_matrix_exp.default, (self,), {})
     supported(self)
     if not self.numel():
         return T.empty(self.shape, self.dtype)

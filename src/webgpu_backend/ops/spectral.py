@@ -57,7 +57,7 @@ def _scale(x: torch.Tensor) -> torch.Tensor:
 
 
 def _check_finite(scale: torch.Tensor, name: str, code: int, one: bool) -> None:
-    """torch's LinAlgError for NaN and infinities, with the code LAPACK has for them; reads back, as other devices do."""
+    """torch's LinAlgError for NaN and infinities, with LAPACK's code for them; reads back, as other devices do."""
     info = torch.where(scale.isfinite(), 0, code).to(torch.int32).reshape(scale.shape[:-2])
     aten._linalg_check_errors(info, name, is_matrix=one)
 
@@ -80,7 +80,8 @@ def _svd_tall(x: torch.Tensor, vectors: bool, columns: int):
     v = eye((batch,), n, n, x.dtype) if vectors else None
     team = team_size(n, caps())
     operands = (small, v) if vectors else (small,)
-    trips = -(-(-(-n // 2)) // team) * (3 * n + 2) + 1
+    pairs = (n + 1) // 2
+    trips = -(-pairs // team) * (3 * n + 2) + 1
     if n > 1:
         _sweeps("svd" if vectors else "svdvals", operands, (), n, n, n, trips)
     s = torch.linalg.vector_norm(small, dim=-2)
