@@ -22,6 +22,7 @@ CASES = {
     "2d_strided": (F.conv2d, (2, 4, 11, 9), (18, 4, 3, 2), {"stride": (2, 3), "padding": (1, 0), "dilation": (1, 2)}),
     "2d_groups": (F.conv2d, (2, 6, 7, 7), (9, 2, 3, 3), {"groups": 3, "padding": 1}),
     "2d_depthwise": (F.conv2d, (2, 6, 8, 7), (12, 1, 3, 3), {"groups": 6, "stride": 2, "padding": 1}),
+    "2d_phases": (F.conv2d, (2, 3, 12, 13), (4, 3, 2, 5), {"stride": (3, 2), "padding": (1, 2)}),
     "3d": (F.conv3d, (1, 2, 5, 6, 7), (3, 2, 2, 3, 3), {"padding": (1, 0, 2), "stride": (1, 2, 1)}),
     "t1d": (F.conv_transpose1d, (2, 4, 7), (4, 5, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
     "t2d": (F.conv_transpose2d, (2, 4, 5, 6), (4, 3, 3, 3), {"stride": (2, 1), "padding": 1}),

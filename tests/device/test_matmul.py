@@ -12,7 +12,7 @@ from webgpu_backend.ops import matmul as ops
 
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 TOLERANCE = {torch.float32: 1e-4, torch.complex64: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
-SHAPES = [(1, 1, 1), (3, 5, 7), (33, 17, 66), (40, 200, 12), (1, 300, 40), (40, 300, 1)]
+SHAPES = [(1, 1, 1), (3, 5, 7), (33, 17, 66), (40, 200, 12), (1, 300, 40), (40, 300, 1), (7, 130, 52)]
 
 
 @pytest.fixture(params=["own", "gpu"])

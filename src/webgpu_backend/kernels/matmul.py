@@ -39,9 +39,10 @@ ENOUGH = {"gpu": 128, "cpu": 32}
 LARGE = 1 << 26  # multiplications from which the software adapter's largest tile repays its compilation (0.4 s)
 # Types that no vector instruction serves: a small tile of scalars per thread.
 WIDE = Tile(2, 4, 0, 2, 4)
-# Outputs of few rows on a GPU: rows per thread, (threads along k, threads along n) of a workgroup.
+# Outputs of few rows on a GPU: most rows; (threads along k, threads of four columns) of a workgroup.
 VECTOR_ROWS = 8
-VECTOR_SHAPE = {"k": (32, 8), "r": (8, 32)}
+VECTOR_SHAPE = {"k": (32, 4), "r": (8, 32)}
+VECTOR_ENOUGH = 512  # such workgroups are short
 WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without workgroup memory
 SPLIT_DEPTH = {"gpu": 256, "cpu": 2048}  # a split of k is at least this long
 MAX_STEPS = 50000  # loop iterations per thread: one software driver stops at 65,535
@@ -76,8 +77,9 @@ class Gather(NamedTuple):
 
     @property
     def flat(self) -> bool:
-        """The outermost dimension is one position of one tap: nothing to check there."""
-        return self.window[0] == 1 and self.padding[0] == 0
+        """The outermost dimension is one tap that every position meets: nothing to check there."""
+        inside = (self.positions[0] - 1) * self.step[0] < self.sizes[0]
+        return self.window[0] == 1 and self.padding[0] == 0 and inside
 
     def words(self) -> list[int]:
         steps = (*self.step, *self.padding, *self.dilation)
@@ -153,7 +155,7 @@ def plan(product: Product, caps: Caps) -> Plan:
     batch = q.outer * (1 if q.summed else q.inner)
     if vector:
         along_k, along_n = VECTOR_SHAPE[b_class.lower()]
-        tiles_m, tiles_n = 1, -(-q.n // (along_n * (4 if b_class.lower() == "r" else 1)))
+        tiles_m, tiles_n = 1, -(-q.n // (along_n * 4))
     else:
         tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
     splits, chunk = _splits(q, tile, batch * tiles_m * tiles_n, caps)
@@ -211,7 +213,9 @@ def _class(x: Matrix, rows: int, k: int) -> str:
 def _tile(q: Product, b_class: str, caps: Caps) -> Tile | None:
     batch = q.outer * (1 if q.summed else q.inner)
     if caps.kind == "cpu":
-        choices = [t for t in TILES["cpu"] if t.bm <= _power(q.m) and (t.bm < 16 or q.m * q.n * q.k >= LARGE)]
+        work = q.outer * q.inner * q.m * q.n * q.k
+        large = work >= (LARGE // 4 if q.gather else LARGE)  # more rows share what a gather costs
+        choices = [t for t in TILES["cpu"] if t.bm <= _power(q.m) and (t.bm < 16 or large)]
     else:
         if q.gather and q.m <= 8:
             return Tile(_power(q.m), 4, 0, _power(q.m), 4)  # few channels a group: nothing to share between threads
@@ -238,7 +242,7 @@ def _splits(q: Product, tile: Tile | None, groups: int, caps: Caps) -> tuple[int
     """How many parts the sum is cut into, and the length of one: of k, or of the summed batch."""
     length = q.inner if q.summed else q.k
     weight = q.k if q.summed else 1
-    wanted = -(-ENOUGH[caps.kind] // groups)
+    wanted = -(-(ENOUGH[caps.kind] if tile else VECTOR_ENOUGH) // groups)
     depth = max(1, SPLIT_DEPTH[caps.kind] // weight)
     parts = max(1, min(wanted, length // depth))
     most = max(1, MAX_STEPS * 2 // weight)  # a thread may step by single elements at the end of each row of k

@@ -1,11 +1,14 @@
 """Convolutions of one to three dimensions and their gradients, as matrix products that read the image in place."""
 
+from itertools import product
+
 import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels.layout import numel
 from ..kernels.matmul import Gather, Matrix, Product
+from .copy import fill
 from .matmul import _plans as plans
 from .matmul import key_of, matrix, one_of, output, planned, remember, run, supported
 from .table import custom
@@ -63,13 +66,15 @@ def forward(x, weight, bias, y_shape, stride, padding, dilation, groups):
             b = b._replace(row=1, col=sc)
         else:
             gather = g.gather("g", x, g.y_sizes)
-        product = Product(rows, g.y_count, k, a, b, out, c, g.batch, groups, gather=gather)
-        call = remember(key, planned(y_shape, product, x.dtype))
+        found = Product(rows, g.y_count, k, a, b, out, c, g.batch, groups, gather=gather)
+        call = remember(key, planned(y_shape, found, x.dtype))
     return run(call, weight, x, bias)
 
 
 def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups):
     """dx of `forward`, which is also the transposed convolution of dy."""
+    if max(stride) > 1 and max(dilation) == 1 and 0 not in x_shape and 0 not in dy.shape:
+        return _by_phases(dy, weight, bias, x_shape, stride, padding, groups)
     key = ("conv_t", *key_of(dy), *key_of(weight), *_bias_key(bias), x_shape, stride, padding, dilation, groups)
     call = plans.get(key)
     g = Geometry(x_shape, dy.shape, weight.shape, stride, padding, dilation, groups)
@@ -90,9 +95,33 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups)
             b = b._replace(row=1, col=dy.stride(1))
         else:
             gather = g.gather("u" if g.stride == (1, 1, 1) else "t", dy, g.x_sizes)
-        product = Product(rows, g.x_count, k, a, b, out, c, g.batch, groups, gather=gather)
-        call = remember(key, planned(x_shape, product, dy.dtype))
+        found = Product(rows, g.x_count, k, a, b, out, c, g.batch, groups, gather=gather)
+        call = remember(key, planned(x_shape, found, dy.dtype))
     return run(call, weight, dy, bias)
+
+
+def _by_phases(dy, weight, bias, x_shape, stride, padding, groups):
+    """A position meets only every stride-th tap: one product of unit step for each phase, without the zeros between.
+
+    Where (i + padding) % s = r, the taps are r, r + s, ...; the phase is the transposed convolution of those.
+    """
+    out = T.empty(x_shape, dy.dtype)
+    unit = (1,) * len(stride)
+    if any(s > k for s, k in zip(stride, weight.shape[2:])):  # phases without a tap
+        if bias is None:
+            fill(out, 0)
+        else:
+            out.copy_(bias.view(-1, *unit).expand(x_shape))
+    for phase in product(*(range(min(s, k)) for s, k in zip(stride, weight.shape[2:]))):
+        first = [(r - p) % s for r, p, s in zip(phase, padding, stride)]
+        where = (..., *(slice(i, None, s) for i, s in zip(first, stride)))
+        part = out[where]
+        if not part.numel():
+            continue
+        inset = tuple((i + p - r) // s for i, p, r, s in zip(first, padding, phase, stride))
+        taps = weight[(..., *(slice(r, None, s) for r, s in zip(phase, stride)))].contiguous()
+        part.copy_(backward_image(dy, taps, bias, tuple(part.shape), unit, inset, unit, groups))
+    return out
 
 
 def backward_weight(x, dy, weight_shape, stride, padding, dilation, groups):
@@ -111,10 +140,10 @@ def backward_weight(x, dy, weight_shape, stride, padding, dilation, groups):
             b = b._replace(row=x.stride(1), col=1)
         else:
             gather = g.gather("w", x, g.y_sizes)
-        product = Product(
+        found = Product(
             rows, columns, g.y_count, a, b, out, None, groups, g.batch, summed=True, gather=gather
         )  # fmt: skip
-        call = remember(key, planned(weight_shape, product, x.dtype))
+        call = remember(key, planned(weight_shape, found, x.dtype))
     return run(call, dy, x)
 
 
@@ -128,8 +157,8 @@ def channel_sums(dy):
         a = matrix(dy, dy.stride(1), 1, 0, dy.stride(0))
         one = Matrix(T.dtype_of(dy), 0, 0, 0)
         count = numel(dy.shape[2:])
-        product = Product(channels, 1, count, a, one, output(dy.dtype, channels, 1), inner=batch, summed=True)
-        call = remember(key, planned((channels,), product, dy.dtype))
+        found = Product(channels, 1, count, a, one, output(dy.dtype, channels, 1), inner=batch, summed=True)
+        call = remember(key, planned((channels,), found, dy.dtype))
     return run(call, dy, one_of(dy.dtype))
 
 

@@ -3,8 +3,14 @@
 {% set xyzw = "xyzw" %}
 {% set threads = along_k * along_n %}
 {% set by_column = b_class in "kK" %}
-{# By column: a thread's share of k of one column, for every row. By row of b: four columns, every along_k-th k. #}
-var<workgroup> sums: array<{{ type if by_column else "vec4<%s>" % type }}, {{ threads }}>;
+{# By column: a thread's share of k of four columns. By row of b: four columns as a vector, every along_k-th k. #}
+{% set at_once = [rows, 4] | min %}
+var<workgroup> sums: array<vec4<{{ type }}>, {{ threads * at_once }}>;
+
+fn dot4(x: vec4<{{ type }}>, y: vec4<{{ type }}>) -> {{ type }} {
+    let s = x * y;
+    return (s.x + s.y) + (s.z + s.w);
+}
 
 @compute @workgroup_size({{ threads }})
 fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
@@ -31,51 +37,49 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% macro element(i, k) %}
 {% if a_class == "k" %}{{ read4("a", "a%d + (%s) / 4u" % (i, k)) }}[({{ k }}) % 4u]{% elif a_class == "r" %}{{ read4("a", "a%d + (%s) * p.a_k" % (i, k)) }}.{{ xyzw[i % 4] }}{% else %}{{ read("a", "a%d + (%s) * p.a_k" % (i, k)) }}{% endif %}
 {% endmacro %}
+{% macro multiply(x, y) %}
+{% for j in range(4) %}
+            c{{ x }}.{{ xyzw[j] }} += dot4(x{{ x }}, {{ y }}{{ j }});
+{% endfor %}
+{% endmacro %}
 {% if by_column %}
     let kt = lid % {{ along_k }}u;
-    let n = tile * {{ along_n }}u + lid / {{ along_k }}u;
-    let b0 = bstart + min(n, p.n - 1u) * p.b_r;
+    let nt = lid / {{ along_k }}u;
+    let n = (tile * {{ along_n }}u + nt) * 4u;
+{% for j in range(4) %}
+    let b{{ j }} = bstart + min(n + {{ j }}u, p.n - 1u) * p.b_r;
+{% endfor %}
 {% for i in range(rows) %}
-    var c{{ i }} = {{ zero }};
+    var c{{ i }} = vec4<{{ type }}>({{ zero }});
 {% endfor %}
 {% if b_class == "k" %}
     for (var k = k_first + kt * 4u; k < k_last; k += {{ 4 * along_k }}u) {
-        let y = {{ read4("b", "b0 + k / 4u") }};
+{% for j in range(4) %}
+        let y{{ j }} = {{ read4("b", "b%d + k / 4u" % j) }};
+{% endfor %}
 {% for i in range(rows) %}
+        {
 {% if a_class == "k" %}
-        let x{{ i }} = {{ read4("a", "a%d + k / 4u" % i) }};
+            let x{{ i }} = {{ read4("a", "a%d + k / 4u" % i) }};
 {% else %}
-        let x{{ i }} = vec4<{{ type }}>({% for j in range(4) %}{{ element(i, "k + %du" % j) | trim }}{{ ", " if j < 3 }}{% endfor %});
+            let x{{ i }} = vec4<{{ type }}>({% for j in range(4) %}{{ element(i, "k + %du" % j) | trim }}{{ ", " if j < 3 }}{% endfor %});
 {% endif %}
-        let s{{ i }} = x{{ i }} * y;
-        c{{ i }} += (s{{ i }}.x + s{{ i }}.y) + (s{{ i }}.z + s{{ i }}.w);
+{{ multiply(i, "y") }}
+        }
 {% endfor %}
     }
 {% else %}
     for (var k = k_first + kt; k < k_last; k += {{ along_k }}u) {
-        let at = b0 + k * p.b_k;
-        let y = {{ read("b", "at") }};
+{% for j in range(4) %}
+        let at{{ j }} = b{{ j }} + k * p.b_k;
+{% endfor %}
+        let y = vec4<{{ type }}>({% for j in range(4) %}{{ read("b", "at%d" % j) }}{{ ", " if j < 3 }}{% endfor %});
 {% for i in range(rows) %}
         c{{ i }} += {{ element(i, "k") | trim }} * y;
 {% endfor %}
     }
 {% endif %}
-    let base = p.o_o + ob * p.o_b + ib * p.o_i + split * p.o_s;
-{% for i in range(rows) %}
-    sums[lid] = c{{ i }};
-    workgroupBarrier();
-    for (var half = {{ along_k // 2 }}u; half > 0u; half /= 2u) {
-        if (kt < half) {
-            sums[lid] += sums[lid + half];
-        }
-        workgroupBarrier();
-    }
-    // One thread stores four columns: a packed output word has one writer.
-    if (lid % {{ 4 * along_k }}u == 0u) {
-        store(sums[lid], sums[lid + {{ along_k }}u], sums[lid + {{ 2 * along_k }}u], sums[lid + {{ 3 * along_k }}u], {{ i }}u, n, base, ob, ib);
-    }
-    workgroupBarrier();
-{% endfor %}
+{% set slot = "nt * %du + kt" % along_k %}
 {% else %}
     let nt = lid % {{ along_n }}u;
     let kt = lid / {{ along_n }}u;
@@ -90,34 +94,51 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% for i in range(rows) %}
     var c{{ i }} = vec4<{{ type }}>({{ zero }});
 {% endfor %}
-    for (var k = k_first + kt; k < k_last; k += {{ along_k }}u) {
+{% macro fetch(to, k) %}
 {% if b_class == "r" %}
-        let y = {{ read4("b", "b0 + k * p.b_k") }};
+        let {{ to }} = {{ read4("b", "b0 + (%s) * p.b_k" % k) }};
 {% else %}
 {% for j in range(4) %}
-        let at{{ j }} = b{{ j }} + k * p.b_k;
+        let {{ to }}at{{ j }} = b{{ j }} + ({{ k }}) * p.b_k;
 {% endfor %}
-        let y = vec4<{{ type }}>({% for j in range(4) %}{{ read("b", "at%d" % j) }}{{ ", " if j < 3 }}{% endfor %});
+        let {{ to }} = vec4<{{ type }}>({% for j in range(4) %}{{ read("b", "%sat%d" % (to, j)) }}{{ ", " if j < 3 }}{% endfor %});
 {% endif %}
+{% endmacro %}
+    var k = k_first + kt;
+    // Four rows of b under way at once.
+    for (; k + {{ 3 * along_k }}u < k_last; k += {{ 4 * along_k }}u) {
+{% for u in range(4) %}
+{{ fetch("y%d" % u, "k + %du" % (u * along_k)) }}
+{% endfor %}
+{% for u in range(4) %}
+{% for i in range(rows) %}
+        c{{ i }} += {{ element(i, "k + %du" % (u * along_k)) | trim }} * y{{ u }};
+{% endfor %}
+{% endfor %}
+    }
+    for (; k < k_last; k += {{ along_k }}u) {
+{{ fetch("y", "k") }}
 {% for i in range(rows) %}
         c{{ i }} += {{ element(i, "k") | trim }} * y;
 {% endfor %}
     }
+{% set slot = "nt * %du + kt" % along_k %}
+{% endif %}
     let base = p.o_o + ob * p.o_b + ib * p.o_i + split * p.o_s;
-{% for i in range(rows) %}
-    sums[lid] = c{{ i }};
+{% for first in range(0, rows, at_once) %}
+{% for i in range(at_once) %}
+    sums[{{ i * threads }}u + {{ slot }}] = c{{ first + i }};
+{% endfor %}
     workgroupBarrier();
-    for (var half = {{ along_k // 2 }}u; half > 0u; half /= 2u) {
-        if (kt < half) {
-            sums[lid] += sums[lid + half * {{ along_n }}u];
+    if (lid < {{ at_once * along_n }}u) {
+        let row = lid / {{ along_n }}u;
+        let column = lid % {{ along_n }}u;
+        var v = vec4<{{ type }}>({{ zero }});
+        for (var i = 0u; i < {{ along_k }}u; i++) {
+            v += sums[row * {{ threads }}u + column * {{ along_k }}u + i];
         }
-        workgroupBarrier();
-    }
-    if (kt == 0u) {
-        let v = sums[lid];
-        store(v.x, v.y, v.z, v.w, {{ i }}u, n, base, ob, ib);
+        store(v.x, v.y, v.z, v.w, {{ first }}u + row, (tile * {{ along_n }}u + column) * 4u, base, ob, ib);
     }
     workgroupBarrier();
 {% endfor %}
-{% endif %}
 }
