@@ -33,8 +33,8 @@ class Geometry:
 
     @property
     def pointwise(self) -> bool:
-        """One tap, moved by one: the image is the matrix."""
-        return self.taps == 1 and self.stride == (1, 1, 1) and self.padding == (0, 0, 0)
+        """One tap that meets each position: the image is the matrix."""
+        return self.taps == 1 and self.x_sizes == self.y_sizes and self.padding == (0, 0, 0)
 
     def gather(self, kind: str, image: torch.Tensor, positions) -> Gather:
         sizes = self.y_sizes if kind in "tu" else self.x_sizes
