@@ -9,8 +9,8 @@ from ..kernels import index as kernel
 from ..kernels.index import Axis
 from ..kernels.layout import numel
 from ..launch import caps, launch_guarded, windows
+from ..runtime.errors import BindingTooLarge
 from ..runtime.faults import site
-from ..runtime.native import BindingTooLarge
 from .elementwise import _scalar_name, broadcast_shape
 from .table import custom
 

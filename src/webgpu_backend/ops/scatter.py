@@ -9,7 +9,7 @@ from ..kernels import scatter as kernel
 from ..kernels.layout import grid, numel
 from ..kernels.pointwise import WORKGROUP
 from ..launch import caps, launch, launch_guarded, windows
-from ..runtime.native import BindingTooLarge
+from ..runtime.errors import BindingTooLarge
 from .copy import device_copy, fill
 from .elementwise import _check_overlap
 from .indexing import along, key_of, like, remember
