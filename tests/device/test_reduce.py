@@ -1,9 +1,12 @@
 """Reductions against the CPU: every dtype, dims, layouts, sizes of both passes, special values, errors."""
 
+import dataclasses
+
 import pytest
 import torch
 
 import webgpu_backend
+from webgpu_backend.runtime.gpu import gpu
 
 SHAPES = [(), (1,), (5,), (7, 3), (3, 1001), (64, 128), (2, 3, 4, 5), (1, 70001), (70001, 3), (300, 7, 1)]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
@@ -253,3 +256,26 @@ def test_out_overloads():
     out = torch.empty(0, device="webgpu")
     torch.sum(x.to("webgpu"), 1, out=out)
     torch.testing.assert_close(out.cpu(), x.sum(1))
+
+
+@pytest.fixture
+def small_bindings():
+    """As if no binding could hold more than 64 KiB."""
+    device = gpu()
+    whole, queued = device.caps, device.queue.caps
+    device.queue.caps = dataclasses.replace(queued, max_binding=1 << 16)
+    device.caps = dataclasses.replace(whole, max_binding=1 << 16)
+    for layout in device.pipelines.layouts.values():
+        layout.groups.clear()
+    yield
+    device.caps, device.queue.caps = whole, queued
+
+
+def test_beyond_one_binding(small_bindings):
+    x = make((60, 1000))
+    for f in (
+        lambda t: t.sum(), lambda t: t.sum(0), lambda t: t.sum(1), lambda t: t.argmax(), lambda t: t.t().argmax(),
+        lambda t: t.max(0), lambda t: t.max(1, True), lambda t: torch.std_mean(t, 1), lambda t: t.var(),
+        lambda t: t[10:50, 3:].mean((0, 1)), lambda t: t.softmax(1), lambda t: t.log_softmax(0),
+    ):  # fmt: skip
+        check(f, x, rtol=1e-4, atol=1e-4)

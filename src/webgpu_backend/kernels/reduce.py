@@ -65,7 +65,7 @@ class Pass:
 @dataclass(frozen=True)
 class Plan:
     passes: tuple[Pass, ...]
-    partials: tuple[tuple[int, str], ...]  # elements and dtype name of each field's buffer between the passes
+    partials: tuple[tuple[int, int, str], ...]  # rows, states a row and dtype name of each field between the passes
     scalar_carriers: tuple[str, ...]
 
 
@@ -99,10 +99,12 @@ def plan(
     results: list[View],
     maps: list[View],
     caps: Caps,
+    base: int | None = None,
 ) -> Plan:
     """Plans a reduction over `dims`. Inputs and maps have one shape; results have it with 1 in the reduced dims.
 
-    `results` may be empty where only maps are wanted.
+    `results` may be empty where only maps are wanted. With a `base` this is a part of a larger reduction, whose
+    elements begin at that index: it ends with states, which `plan_finish` takes.
     """
     shape = inputs[0].sizes
     if numel(shape) >= 1 << 32:
@@ -150,9 +152,9 @@ def plan(
     threads = m // 4 if quad else m
     walk = _walk(threads, k, rows, four, quad, bool(spec.map), caps)
     slots = walk.split * (1 if walk.tree else walk.along)
-    final = slots == 1 or bool(spec.map)
+    final = base is None and (slots == 1 or bool(spec.map))
     state = _state(spec, compute, caps)
-    partials = () if final else tuple((m * slots, _stored(t).name) for _, t in state)
+    partials = () if final else tuple((m, slots, _stored(t).name) for _, t in state)
 
     signature = tuple((v.dtype.name, mode) for v, mode in zip(elementwise, modes))
     stored = tuple((v.dtype.name, elements.element_mode(v.dtype, caps, True)) for v in results)
@@ -160,7 +162,7 @@ def plan(
         spec, compute.name, signature, len(inputs), stored if final else (), final, False, len(odims), len(rdims), walk, caps
     )
     outer = [odims[0] // 4, *odims[1:]] if quad else odims
-    words = [threads, k, walk.split, *outer[:-1], *rdims[:-1]]
+    words = [threads, k, walk.split, base or 0, *outer[:-1], *rdims[:-1]]
     for i, (view, mode) in enumerate(zip(elementwise, modes)):
         words += [view.offset, *ostrides[i]]
         if mode != "c":
@@ -173,15 +175,32 @@ def plan(
         bound += [("p", i) for i in range(len(state))]
     groups = -(-threads // walk.across) * walk.split
     passes = [Pass(program, _pack(words), spread(groups, caps), tuple(bound))]
-    if not final:
-        walk = _walk(m, slots, True, False, False, True, caps)
-        program, _ = _program(
-            spec, compute.name, (), 0, stored, True, True, len(odims), 1, walk, caps
-        )
-        words = [m, slots, walk.split, *odims[:-1], k, *_result_words(results, ostrides[len(elementwise) :])]
-        bound = [("p", i) for i in range(len(state))] + [("r", i) for i in range(len(results))]
-        passes.append(Pass(program, _pack(words), spread(-(-m // walk.across), caps), tuple(bound)))
+    if not final and base is None:
+        passes.append(_second(spec, compute, m, k, slots, odims, ostrides[len(elementwise) :], results, caps))
     return Plan(tuple(passes), partials, carriers)
+
+
+def plan_finish(
+    spec: Spec, compute: DType, lead: View, dims: frozenset[int], results: list[View], slots: int, caps: Caps
+) -> Plan:
+    """The last pass of a reduction made in parts; `lead` is the whole first input, `slots` the states of a row."""
+    kept = [d for d in range(len(lead.sizes)) if d not in dims and lead.sizes[d] > 1]
+    kept.sort(key=lambda d: -lead.strides[d])
+    odims, ostrides = collapse([lead.sizes[d] for d in kept], [[v.strides[d] for d in kept] for v in results])
+    m = numel(odims)
+    step = _second(spec, compute, m, numel(lead.sizes) // m, slots, odims, ostrides, results, caps)
+    own = carrier(compute, caps)
+    return Plan((step,), (), tuple("f32" if own == "c64" else own for _ in spec.scalars))
+
+
+def _second(spec, compute, m, k, slots, odims, ostrides, results, caps) -> Pass:
+    """Combines each row's states and finishes them."""
+    walk = _walk(m, slots, True, False, False, True, caps)
+    stored = tuple((v.dtype.name, elements.element_mode(v.dtype, caps, True)) for v in results)
+    program, _ = _program(spec, compute.name, (), 0, stored, True, True, len(odims), 1, walk, caps)
+    words = [m, slots, walk.split, 0, *odims[:-1], k, *_result_words(results, ostrides)]
+    bound = [("p", i) for i in range(len(spec.state))] + [("r", i) for i in range(len(results))]
+    return Pass(program, _pack(words), spread(-(-m // walk.across), caps), tuple(bound))
 
 
 def _pack(words) -> bytes:
@@ -262,7 +281,7 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
     four, quad = walk.four, walk.quad
     totals = 4 if quad else 1
 
-    fields = ["m: u32", "k: u32", "split: u32"]
+    fields = ["m: u32", "k: u32", "split: u32", "base: u32"]
     fields += [f"d{i}: u32" for i in range(orank - 1)] + [f"e{i}: u32" for i in range(rrank - 1)]
     if from_state:
         fields.append("count: u32")
@@ -403,10 +422,10 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
     else:
         load, arguments = loads(False, stepping)
         lanes = [
-            f"step(s{lane}, {text}, {f'g * 4u + {lane}u' if four else 'g'})" for lane, text in enumerate(arguments)
+            f"step(s{lane}, {text}, p.base + {f'g * 4u + {lane}u' if four else 'g'})" for lane, text in enumerate(arguments)
         ]
         load_tail, arguments_tail = loads(True, stepping) if four else ([], [])
-        next_tail = [f"step(total0, {text}, n * 4u + {lane}u)" for lane, text in enumerate(arguments_tail)]
+        next_tail = [f"step(total0, {text}, p.base + n * 4u + {lane}u)" for lane, text in enumerate(arguments_tail)]
     again, arguments = loads(False, spec.inputs) if spec.map else ([], [])
     again_tail, arguments_tail = loads(True, spec.inputs) if spec.map and four else ([], [])
     store = []

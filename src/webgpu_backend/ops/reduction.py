@@ -3,11 +3,13 @@
 import torch
 
 from .. import tensor as T
+from ..dtypes import Unsupported
 from ..kernels import reduce as R
 from ..kernels.layout import View, contiguous_strides, numel
 from ..kernels.pointwise import PACKERS
 from ..kernels.pointwise import Spec as PointwiseSpec
 from ..runtime.gpu import gpu
+from ..runtime.native import BindingTooLarge
 from .elementwise import Elementwise
 from .table import Pointwise
 
@@ -63,7 +65,12 @@ class Reduction:
         call = self.plans.get(key)
         if call is None:
             call = self._plan(key, inputs, normal_dims(dim, inputs[0].dim()), keepdim, compute, out, ())
-        return self._run(call, inputs, scalars)
+        try:
+            return self._run(call, inputs, scalars)
+        except BindingTooLarge:
+            dims = normal_dims(dim, inputs[0].dim())
+            results = self._in_parts(inputs, dims, compute, out, scalars)
+            return tuple([r.view(m.sizes) for r, m in zip(results, call.metas)])
 
     def rewrite(self, inputs: tuple, dims: tuple[int, ...], compute: torch.dtype, out: tuple, maps: tuple, scalars=()):
         """Reduces rows and maps their elements: (results in keepdim shape, mapped tensors), contiguous.
@@ -79,7 +86,10 @@ class Reduction:
             if numel(shape) and not R.fused(rows, length, _strided(inputs[0], dims), gpu().caps):
                 return self._in_two_steps(inputs, dims, compute, out, maps, scalars)
             call = self._plan(key, inputs, dims, True, compute, out, maps)
-        made = self._run(call, inputs, scalars)
+        try:
+            made = self._run(call, inputs, scalars)
+        except BindingTooLarge:
+            return self._in_two_steps(inputs, dims, compute, out, maps, scalars)
         return made[: len(out)], made[len(out) :]
 
     def _plan(self, key, inputs, dims, keepdim, compute, out, maps) -> _Call:
@@ -97,7 +107,7 @@ class Reduction:
             mapped = [View(T.DTYPES[d], shape, contiguous_strides(shape)) for d in maps]
             plan = R.plan(self.spec, T.DTYPES[compute], views, frozenset(dims), results, mapped, gpu().caps)
             call.packers = tuple(PACKERS[c] for c in plan.scalar_carriers)
-            call.partials = tuple(T.meta((n,), None, T.TORCH_DTYPE[name]) for n, name in plan.partials)
+            call.partials = tuple(T.meta((m, slots), None, T.TORCH_DTYPE[name]) for m, slots, name in plan.partials)
             call.passes = plan.passes
         if len(self.plans) >= _MAX_PLANS:
             self.plans.clear()
@@ -120,6 +130,55 @@ class Reduction:
             bound = tuple([blocks[kinds[kind][i].data_ptr() >> 40] for kind, i in step.bindings])
             record(step.program, bound, step.params + tail, step.grid)
         return results + mapped
+
+    def _in_parts(self, inputs, dims, compute, out, scalars) -> list:
+        """Inputs larger than one binding, in keepdim shape: states of parts that fit are finished together."""
+        caps, limit = gpu().caps, gpu().queue.caps.max_binding
+        large = [x for x in inputs if T.window_of(x, limit) is None]
+        shape, parts, first = inputs[0].shape, [inputs], 0
+        if large:
+            spans = [(s - 1) * st for s, st in zip(large[0].shape, large[0].stride())]
+            first = spans.index(max(spans))
+            if first not in dims:
+                half = shape[first] // 2
+                pair = [
+                    self(tuple([x.narrow(first, start, n) for x in inputs]), dims, True, compute, out, scalars)
+                    for start, n in ((0, half), (half, shape[first] - half))
+                ]
+                return [torch.cat(both, first) for both in zip(*pair)]
+            if self.spec.ordered and any(shape[d] > 1 for d in dims if d < first):
+                return self._in_parts(tuple([x.contiguous() for x in inputs]), dims, compute, out, scalars)
+            n = 1
+            while parts and any(T.window_of(x, limit) is None for part in parts for x in part):
+                n *= 2
+                step = -(-shape[first] // n)
+                parts = [tuple(p) for p in zip(*[x.split(step, first) for x in inputs])]
+                if step == 1:
+                    break
+        kind, record = T.DTYPES[compute], gpu().queue.record
+        states, tail, base = [], b"", 0
+        per = numel([shape[d] for d in dims if d != first]) if self.spec.ordered else 0
+        for part in parts:
+            windows = [T.window_of(x, limit) for x in part]
+            if None in windows:
+                raise Unsupported(f"webgpu: {self.spec.name} of a tensor whose parts do not fit a binding")
+            plan = R.plan(self.spec, kind, [v for _, v in windows], frozenset(dims), [], [], caps, base)
+            fields = [T.empty((m, slots), T.TORCH_DTYPE[name]) for m, slots, name in plan.partials]
+            tail = b"".join([PACKERS[c](v) for c, v in zip(plan.scalar_carriers, scalars)])
+            buffers = {"i": [w for w, _ in windows], "p": [T.block_of(f) for f in fields]}
+            step = plan.passes[0]
+            record(step.program, tuple([buffers[k][i] for k, i in step.bindings]), step.params + tail, step.grid)
+            states.append(fields)
+            base += part[0].shape[first] * per if part[0].dim() else 0
+        joined = [torch.cat(field, 1) if len(states) > 1 else field[0] for field in zip(*states)]
+        wide = tuple([1 if d in dims else s for d, s in enumerate(shape)])
+        results = [T.empty(wide, d) for d in out]
+        views = [T.view_of(r) for r in results]
+        plan = R.plan_finish(self.spec, kind, T.view_of(inputs[0]), frozenset(dims), views, joined[0].shape[1], caps)
+        buffers = {"p": [T.block_of(f) for f in joined], "r": [T.block_of(r) for r in results]}
+        for step in plan.passes:
+            record(step.program, tuple([buffers[k][i] for k, i in step.bindings]), step.params + tail, step.grid)
+        return results
 
     def _in_two_steps(self, inputs, dims, compute, out, maps, scalars):
         """Few long rows: the whole device reduces them, and an elementwise kernel rewrites them."""
