@@ -40,3 +40,13 @@ def test_mean_is_one_dispatch():
     before = webgpu_backend.stats()["dispatches"]
     F.mse_loss(a, b)
     assert webgpu_backend.stats()["dispatches"] - before == 1
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_margins(reduction):
+    torch.manual_seed(0)
+    target, labels = torch.tensor([0, 3, 2]), torch.tensor([[1, 3, -1, 0], [2, -1, 0, 0], [-1, 0, 0, 0]])
+    for p in (1, 2):
+        check(lambda x, p=p: F.multi_margin_loss(x, target.to(x.device), p, reduction=reduction), torch.randn(3, 4))
+    check(lambda x: F.multi_margin_loss(x, target[1].to(x.device), reduction=reduction), torch.randn(4))
+    check(lambda x: F.multilabel_margin_loss(x, labels.to(x.device), reduction=reduction), torch.randn(3, 4))

@@ -61,9 +61,6 @@ _HUBER = _Loss(
     "x = a - b\nwhere(x < -delta, -norm * g * delta, where(x > delta, norm * g * delta, norm * x * g))",
     "delta",
 )
-_SOFT_MARGIN = _Loss(
-    "soft_margin_loss", "log1p(exp(-b * a))", "z = exp(-b * a)\n-norm * b * g * where(isinf(z), 1, z / (z + 1))"
-)
 _ENTROPY = "(b - 1) * max(log1p(-a), -100) - b * max(log(a), -100)"
 _ENTROPY_BACK = "g * (a - b) / max((1 - a) * a, 1e-12)"
 _BINARY = _Loss("binary_cross_entropy", _ENTROPY, f"{_ENTROPY_BACK} * norm")
@@ -104,16 +101,6 @@ def huber_loss_backward(grad_output, self, target, reduction, delta):
     return _HUBER.backward(grad_output, (self, target), reduction, (delta,))
 
 
-@custom("soft_margin_loss")
-def soft_margin_loss(self, target, reduction=_MEAN):
-    return _SOFT_MARGIN.forward((self, target), reduction)
-
-
-@custom("soft_margin_loss_backward")
-def soft_margin_loss_backward(grad_output, self, target, reduction):
-    return _SOFT_MARGIN.backward(grad_output, (self, target), reduction)
-
-
 @custom("binary_cross_entropy")
 def binary_cross_entropy(self, target, weight=None, reduction=_MEAN):
     if weight is None:
@@ -126,3 +113,77 @@ def binary_cross_entropy_backward(grad_output, self, target, weight=None, reduct
     if weight is None:
         return _BINARY.backward(grad_output, (self, target), reduction)
     return _BINARY_WEIGHTED.backward(grad_output, (self, target, weight), reduction)
+
+
+# -- margins: made of other operators, since torch's decompositions of them are wrong for some shapes
+
+
+def _rows(self):
+    """[samples, classes]"""
+    return self.reshape(-1, self.shape[-1]) if self.dim() else self.reshape(1, 1)
+
+
+def _reduced(losses, reduction: int, self):
+    if reduction == _NONE:
+        return losses if self.dim() > 1 else losses.view(())
+    return losses.mean() if reduction == _MEAN else losses.sum()
+
+
+def _each(grad_output, reduction: int, samples: int):
+    """The gradient that each sample's loss has, as a column."""
+    grad = grad_output if grad_output.dim() == 0 else grad_output.reshape(-1, 1)
+    return grad / samples if reduction == _MEAN else grad
+
+
+def _excess(x, wanted, margin):
+    """How far each class is within the margin of the wanted one, and which class that is."""
+    own = torch.arange(x.shape[1], device=x.device) == wanted
+    return torch.where(own, 0, (margin - x.gather(1, wanted) + x).clamp_min(0)), own
+
+
+@custom("multi_margin_loss")
+def multi_margin_loss(self, target, p=1, margin=1, weight=None, reduction=_MEAN):
+    if p not in (1, 2):
+        raise RuntimeError("only p == 1 and p == 2 supported")
+    x, wanted = _rows(self), target.reshape(-1, 1)
+    over, _ = _excess(x, wanted, margin)
+    loss = over if p == 1 else over * over
+    loss = loss if weight is None else loss * weight[wanted]
+    return _reduced(loss.sum(1) / x.shape[1], reduction, self)
+
+
+@custom("multi_margin_loss_backward")
+def multi_margin_loss_backward(grad_output, self, target, p, margin, weight=None, reduction=_MEAN):
+    x, wanted = _rows(self), target.reshape(-1, 1)
+    over, own = _excess(x, wanted, margin)
+    share = (over > 0).to(x.dtype) if p == 1 else 2 * over
+    share = share if weight is None else share * weight[wanted]
+    share = share * (_each(grad_output, reduction, x.shape[0]) / x.shape[1])
+    return torch.where(own, -share.sum(1, keepdim=True), share).view(self.shape)
+
+
+def _listed(labels):
+    """Which labels count (a negative one ends the list), and the classes they name."""
+    listed = (labels < 0).cumsum(1) == 0
+    return listed, torch.where(listed, labels, 0)
+
+
+@custom("multilabel_margin_loss_forward")
+def multilabel_margin_loss_forward(self, target, reduction):
+    x = _rows(self)
+    listed, at = _listed(target.reshape(x.shape))
+    named = torch.zeros_like(x).scatter_add(1, at, listed.to(x.dtype)).clamp_max(1)
+    over = (1 - x.gather(1, at).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
+    counts = listed.unsqueeze(2) & (named == 0).unsqueeze(1)
+    losses = torch.where(counts, over, 0).sum((1, 2)) / x.shape[1]
+    return _reduced(losses, reduction, self), named.view(target.shape)
+
+
+@custom("multilabel_margin_loss_backward")
+def multilabel_margin_loss_backward(grad_output, self, target, reduction, is_target):
+    x = _rows(self)
+    listed, at = _listed(target.reshape(x.shape))
+    over = 1 - x.gather(1, at).unsqueeze(2) + x.unsqueeze(1)
+    pairs = ((over > 0) & listed.unsqueeze(2) & (is_target.reshape(x.shape) == 0).unsqueeze(1)).to(x.dtype)
+    grad = pairs.sum(1).scatter_add(1, at, -pairs.sum(2))
+    return (grad * (_each(grad_output, reduction, x.shape[0]) / x.shape[1])).view(self.shape)

@@ -241,7 +241,7 @@ def fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, out
 @custom("rms_norm")
 @custom("rms_norm", key="AutogradPrivateUse1")
 def rms_norm(input, normalized_shape, weight=None, eps=None):
-    if input.dtype not in _HALVES and input.dtype != torch.float32:
+    if input.dtype not in _FLOATS:
         raise Unsupported(f"webgpu: no rms_norm of {input.dtype}")
     return torch.ops.aten._fused_rms_norm.default(input, normalized_shape, weight, eps)[0]
 
