@@ -9,7 +9,7 @@ from ..kernels.layout import View, contiguous_strides, numel
 from ..kernels.pointwise import PACKERS
 from ..kernels.pointwise import Spec as PointwiseSpec
 from ..runtime.gpu import gpu
-from ..runtime.native import BindingTooLarge
+from ..runtime.errors import BindingTooLarge
 from .elementwise import Elementwise
 from .table import Pointwise
 
