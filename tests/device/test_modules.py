@@ -203,3 +203,45 @@ def test_solve():
 
 def test_complex_arithmetic():
     both(lambda d: torch.view_as_real(torch.randn(4, dtype=torch.complex64).to(d) * 1j))
+
+
+class Tied(nn.Module):
+    """An embedding that is also the output's weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(5, 4)
+        self.out = nn.Linear(4, 5)
+        self.out.weight = self.embedding.weight
+
+    def forward(self, x):
+        return self.out(self.embedding(x))
+
+
+def test_moving_keeps_parameters_the_same_objects():
+    def run(d):
+        model = Tied()
+        weight = model.embedding.weight
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # before the move, as with any other device
+        model(torch.arange(5)).square().sum().backward()
+        model.to(d)
+        assert model.out.weight is model.embedding.weight is weight
+        model(torch.arange(5).to(d)).square().sum().backward()  # onto a gradient that moved along
+        optimizer.step()
+        return weight, weight.grad
+
+    both(run)
+
+
+def test_data_may_be_assigned_across_devices():
+    x = torch.nn.Parameter(torch.zeros(3))
+    (x * 2).sum().backward()
+    x.grad = None
+    x.data = torch.ones(2, 2, device=D, dtype=torch.float16)
+    assert x.device.type == D and x.dtype is torch.float16
+    (x * 3).sum().backward()
+    assert x.grad.device.type == D and x.grad.cpu().tolist() == [[3, 3], [3, 3]]
+    x.data = torch.ones(4)
+    x.grad = None
+    (x * 5).sum().backward()
+    assert x.is_cpu and x.grad.tolist() == [5] * 4

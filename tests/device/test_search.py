@@ -71,6 +71,16 @@ def test_histc():
     same(lambda t: torch.histc(t, 4, 0, 1), torch.tensor([float("nan"), 0.0, 1.0, 2.0]))
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_histc_of_integers(dtype):
+    """Which the CPU refuses and CUDA counts: one bin for each expert, values outside dropped."""
+    x = torch.tensor([0, 1, 1, 3, 9, 4, 3, 3, 6], dtype=dtype)
+    counts = torch.histc(x.to("webgpu"), bins=5, min=0, max=4)
+    assert counts.dtype is dtype and counts.cpu().tolist() == [1, 2, 0, 3, 1]
+    assert torch.histc(x.to("webgpu"), bins=3).cpu().tolist() == [3, 4, 2]
+    assert torch.histc(x[:0].to("webgpu"), bins=2).cpu().tolist() == [0, 0]
+
+
 def test_membership_and_quantiles():
     x = torch.randint(0, 900, (5, 60), generator=torch.Generator().manual_seed(11))
     same(lambda a, b: torch.isin(a, b), x, x[0, ::2])

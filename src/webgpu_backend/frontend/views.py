@@ -71,6 +71,13 @@ def set_(self):
     return aten.set_.source_Storage(self, T.empty((0,), self.dtype).untyped_storage())
 
 
+@custom("_has_compatible_shallow_copy_type")
+def has_compatible_shallow_copy_type(self, other):
+    """Whether `self.data = other` may be. torch lists the backends it knows; without this, `Module.to` would make new
+    parameters, which unties shared weights and loses an optimizer made before the move."""
+    return all(x.layout is torch.strided and x.device.type in ("cpu", T.NAME) for x in (self, other))
+
+
 # -- storages
 
 _byte_count_offset: int | None = None

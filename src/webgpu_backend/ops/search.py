@@ -229,6 +229,8 @@ def mode(self, dim=-1, keepdim=False):
 def histc(self, bins=100, min=0, max=0):
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    if self.dtype in _INTEGERS:
+        return _histc_of_integers(self, bins, int(min), int(max))
     if not self.is_floating_point() or self.dtype is torch.float64:
         raise dtypes.Unsupported(f"webgpu: histc has no kernel for {self.dtype}")
     low, high = float(min), float(max)
@@ -248,6 +250,24 @@ def histc(self, bins=100, min=0, max=0):
         params = kernel.pack.pack(n, bins, low, high, x.storage_offset())
         launch(kernel.program, (x, counts), params, kernel.grid(n, caps()))
     return counts.to(self.dtype)
+
+
+_INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+
+
+def _histc_of_integers(self, bins: int, low: int, high: int):
+    """As CUDA counts them, in whole numbers: routers count the tokens of each expert this way."""
+    if low > high:
+        raise RuntimeError("torch.histc: max must be larger than min")
+    if low == high and self.numel():
+        low, high = int(self.min().item()), int(self.max().item())
+    if low == high:
+        low, high = low - 1, high + 1
+    x = self.reshape(-1).to(torch.int64)
+    place = ((x - low) * bins).floor_divide(high - low).clamp_(max=bins - 1)
+    place = torch.where((x < low) | (x > high), bins, place)  # one more bin takes what is outside
+    counts = torch.zeros(bins + 1, dtype=torch.int64, device=self.device)
+    return counts.scatter_add_(0, place, torch.ones_like(x))[:bins].to(self.dtype)
 
 
 @custom("isin.Tensor_Tensor")
