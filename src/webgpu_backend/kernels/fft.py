@@ -8,7 +8,7 @@ from ..program import Caps, Program
 from . import indexed
 from .render import render
 
-RADICES = (4, 2, 3, 5, 7, 11, 13)
+RADICES = (16, 8, 4, 2, 3, 5, 7, 11, 13)
 FIELDS = ("length", "inner", "padded", "sign:f32", "scale:f32")
 
 
@@ -55,15 +55,11 @@ def kernel(kind: str, caps: Caps) -> indexed.Kernel:
 
 
 def _butterfly(radix: int) -> list[str]:
-    """y0.. = the transform of v0..; products by 1, -1, i and -i are written as what they are."""
-    if radix == 4:
-        return [
-            "let e0 = v0 + v2;", "let e1 = v0 - v2;", "let o0 = v1 + v3;", "let o1 = v1 - v3;",
-            "let r1 = vec2<f32>(o1.y, -o1.x);",
-            "let y0 = e0 + o0;", "let y1 = e1 + r1;", "let y2 = e0 - o0;", "let y3 = e1 - r1;",
-        ]  # fmt: skip
-    if radix == 2:
-        return ["let y0 = v0 + v1;", "let y1 = v0 - v1;"]
+    """Statements that define y0.. as the transform of v0..."""
+    if radix & (radix - 1) == 0:
+        lines: list[str] = []
+        results = _halves([f"v{k}" for k in range(radix)], "t", lines)
+        return lines + [f"let y{k} = {name};" for k, name in enumerate(results)]
     # An odd radix pairs element s with its mirror: sums carry the cosines, differences the sines.
     half = radix // 2
     lines = []
@@ -77,3 +73,32 @@ def _butterfly(radix: int) -> list[str]:
         lines += [f"let c{k} = v0{even};", f"let s{k} = {odd};", f"let r{k} = vec2<f32>(s{k}.y, -s{k}.x);"]
         lines += [f"let y{k} = c{k} + r{k};", f"let y{radix - k} = c{k} - r{k};"]
     return lines
+
+
+def _halves(names: list[str], prefix: str, lines: list[str]) -> list[str]:
+    """A power of two splits into even and odd elements; turns by an eighth need no full product."""
+    count = len(names)
+    if count == 1:
+        return names
+    even = _halves(names[0::2], prefix + "e", lines)
+    odd = _halves(names[1::2], prefix + "o", lines)
+    low, high = [], []
+    for k in range(count // 2):
+        x, turned = odd[k], f"{prefix}{k}w"
+        if k == 0:
+            text = x
+        elif 4 * k == count:
+            text = f"vec2<f32>({x}.y, -{x}.x)"
+        elif 8 * k == count:
+            text = f"{math.sqrt(0.5)!r} * vec2<f32>({x}.x + {x}.y, {x}.y - {x}.x)"
+        elif 8 * k == 3 * count:
+            text = f"{math.sqrt(0.5)!r} * vec2<f32>({x}.y - {x}.x, -{x}.x - {x}.y)"
+        else:
+            angle = 2 * math.pi * k / count
+            text = f"times({x}, vec2<f32>({math.cos(angle)!r}, {-math.sin(angle)!r}))"
+        lines.append(f"let {turned} = {text};")
+        lines.append(f"let {prefix}{k}a = {even[k]} + {turned};")
+        lines.append(f"let {prefix}{k}b = {even[k]} - {turned};")
+        low.append(f"{prefix}{k}a")
+        high.append(f"{prefix}{k}b")
+    return low + high
