@@ -61,6 +61,7 @@ def test_low_precision_and_complex():
     c = torch.randn(3, 41, dtype=torch.complex64)
     close(c.to("webgpu").cumsum(1), c.cumsum(1))
     close(c.conj().to("webgpu").cumprod(0), c.conj().cumprod(0))
+    close(c.to("webgpu").logcumsumexp(1), c.logcumsumexp(1))
 
 
 def test_layouts_and_dtype_argument():

@@ -17,7 +17,16 @@ ROW_GROUPS = 1024  # workgroups that fill a GPU
 WORKGROUP = {"serial": {"gpu": 64, "cpu": 16}, "row": {"gpu": 256, "cpu": 64}}
 PER_THREAD = 4
 
-COMBINE = {"cumsum": "a + b", "cumprod": "a * b"}
+COMBINE = {
+    "cumsum": "a + b",
+    "cumprod": "a * b",
+    "complex_logcumsumexp": """
+behind = a.real < b.real
+top = where(behind, b, a)
+low = where(behind, a, b)
+where(low.real == -inf, top, log(exp(low - top) + 1) + top)
+""",
+}
 LATER = {"cummax": "b >= a", "cummin": "b <= a"}
 FIELDS = ("threads", "length", "inner", "chunk", "chunks")
 

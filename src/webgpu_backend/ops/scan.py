@@ -102,6 +102,8 @@ def cumprod(self, dim, *, dtype=None):
 
 @custom("logcumsumexp", "_logcumsumexp")
 def logcumsumexp(self, dim):
+    if self.dtype is torch.complex64:
+        return accumulate("complex_logcumsumexp", self, dim, self.dtype)
     if not self.is_floating_point():
         raise dtypes.Unsupported(f"webgpu: logcumsumexp has no kernel for {self.dtype}")
     return accumulate("logcumsumexp", self, dim, self.dtype)
