@@ -82,8 +82,11 @@ fn f32_sgn(x: f32) -> f32 {
   return f32_sign(x);
 }
 
+// Chosen, not put together from bits: llvmpipe (LLVM 15) merges those masks with a later select(copysign(r, x), x, ...)
+// into x & ~r, as in tanh(exp(x)).
 fn f32_copysign(x: f32, s: f32) -> f32 {
-  return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(s) & 0x80000000u));
+  let magnitude = abs(x);
+  return select(magnitude, -magnitude, bitcast<i32>(s) < 0);
 }
 
 fn f32_trunc(x: f32) -> f32 {
