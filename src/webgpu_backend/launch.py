@@ -17,8 +17,9 @@ def launch_guarded(program: Program, tensors: tuple, params: bytes, grid: tuple[
     as a window of its block."""
     queue = gpu().queue
     blocks = [t if type(t) is Window else T.block_of(t) for t in tensors]
-    blocks.append(queue.watch_faults())
-    queue.record(program, tuple(blocks), params, grid)
+    with queue.lock:  # a wait on another thread must not come between the watch and the work
+        blocks.append(queue.watch_faults())
+        queue.record(program, tuple(blocks), params, grid)
 
 
 def windows(tensor: torch.Tensor):
