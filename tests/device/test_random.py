@@ -164,7 +164,9 @@ def test_random_slopes():
     y.sum().backward()
     slopes = (y / x).detach().cpu()
     below = x.detach().cpu() < 0
-    assert torch.allclose(slopes[x.detach().cpu() > 0], torch.ones(())) and (x.grad.cpu()[x.detach().cpu() > 0] == 1).all()
+    assert (
+        torch.allclose(slopes[x.detach().cpu() > 0], torch.ones(())) and (x.grad.cpu()[x.detach().cpu() > 0] == 1).all()
+    )
     assert slopes[below].min() >= 0.2 - 1e-6 and slopes[below].max() <= 0.4 + 1e-6 and slopes[below].std() > 0.03
     assert torch.allclose(x.grad.cpu()[below], slopes[below])
     assert torch.allclose(F.rrelu(x, 0.2, 0.4).detach().cpu(), F.leaky_relu(x.detach().cpu(), 0.3))
