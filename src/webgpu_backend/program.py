@@ -36,6 +36,7 @@ class Program:
     access: str
     param_bytes: int
     trusted: bool = True
+    entry: str = "main"
 
 
 class Window(NamedTuple):

@@ -10,7 +10,7 @@ from .. import tensor as T
 from ..ops import elementwise
 from ..runtime import gpu as runtime
 from ..runtime.gpu import gpu
-from . import rng, streams
+from . import profiler, rng, shader, streams
 
 
 def _index(device) -> int:
@@ -259,6 +259,8 @@ def module() -> types.ModuleType:
     for item in _PUBLIC:
         setattr(m, item.__name__, item)
     m._initialized = True  # asked by checkpointing, which then keeps the random state
+    m.compile_shader = shader.compile_shader
+    m.profiler = profiler
     streams.install(m)
     rng.install(m)
     return m

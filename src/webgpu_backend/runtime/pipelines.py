@@ -53,7 +53,7 @@ class Pipelines:
         layout = self.layout(program.access)
         immediate = program.param_bytes <= self.caps.immediate_bytes
         module = self._module(program, self.source(program))
-        entry, _keep1 = text("main")
+        entry, _keep1 = text(program.entry)
         label, _keep2 = text(program.name)
         descriptor = ffi.new(
             "WGPUComputePipelineDescriptor *",

@@ -9,6 +9,7 @@ from .blocks import Block
 from .buffers import USAGE, Pool
 from .errors import BindingTooLarge, DeviceError, DeviceLost
 from .native import NULL, checked, classify, error_handler, ffi, lib
+from .clock import Clock
 from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
 
 # The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.
@@ -52,6 +53,7 @@ class Queue:
         self.bytes_uploaded = 0
         self.bytes_read = 0
         self.recording: list[Dispatch] | None = None
+        self.clock: Clock | None = None
         self.dead: str | None = None
         self._bind_groups_live = 0
         self._offset = ffi.new("uint32_t[1]")
@@ -102,6 +104,8 @@ class Queue:
             self.used.append(buffers)
             if self.recording is not None:
                 self.recording.append(Dispatch(program, buffers, params, grid))
+                if self.clock is not None:
+                    self._end_pass()  # a pass of its own for each dispatch that is timed
             self.count = count = self.count + 1
             if count >= self.limit:
                 self.flush()
@@ -122,9 +126,10 @@ class Queue:
     def _begin(self):
         if self.dead:
             raise DeviceLost(self.dead)
+        timed = NULL if self.clock is None else self.clock.next_pass()
         if self.encoder is None:
             self.encoder = lib.wgpuDeviceCreateCommandEncoder(self.device, NULL)
-        self.pass_ = lib.wgpuCommandEncoderBeginComputePass(self.encoder, NULL)
+        self.pass_ = lib.wgpuCommandEncoderBeginComputePass(self.encoder, timed)
         self.bound = None
         return self.pass_
 
