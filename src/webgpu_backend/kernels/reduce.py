@@ -20,9 +20,10 @@ from .render import render
 # Threads of a workgroup; workgroups that fill the adapter; units of work a thread should have before a row is split;
 # the most iterations of a thread (a software driver stops at 65,535 in all).
 THREADS = {"gpu": 256, "cpu": 64}
-FILL = {"gpu": 1024, "cpu": 16}
+FILL = {"gpu": 2048, "cpu": 16}
 GRAIN = {"gpu": 8, "cpu": 64}
 TRIPS = {"gpu": 1 << 30, "cpu": 16000}
+UNROLL = {"gpu": 4, "cpu": 1}
 RUN = 256
 # Reduced elements a software adapter takes at a time down strided memory, so that the pages stay in its caches.
 BAND = 64
@@ -235,7 +236,10 @@ def _walk(m: int, k: int, rows: bool, four: bool, quad: bool, whole: bool, caps:
         slots = max(-(-units // TRIPS["cpu"]), min(threads * FILL["cpu"] // m, units // GRAIN["cpu"]))
         return _Walk(rows, four, quad, across, along, max(1, slots // along), False)
     if rows:
-        along = 1 if units <= 4 else 8 if units <= 16 else 32 if units <= 128 else threads
+        # Four units to a thread, or fewer where the rows are too few to fill the adapter.
+        along = min(threads, _power(-(-units // 4)))
+        while along < min(threads, units) and m * along < 128 * threads:
+            along *= 2
     else:
         along = 1 if k < 16 else threads // min(32, _power(m))
     across = threads // along
@@ -479,6 +483,7 @@ def _program(spec, compute_name, signature, n_in, stored, final, from_state, ora
         totals=totals,
         tail=four and rrank == 1,
         run=RUN,
+        unroll=1 if from_state or spec.map else UNROLL[caps.kind],
         outer=outer,
         load=load,
         next=lanes,

@@ -121,14 +121,31 @@ fn main(
 {% for t in range(totals) %}
     var total{{ t }} = init();
 {% endfor %}
-    var g = start;
+    var at = start;
     // Runs of bounded length keep the rounding error of long sums down.
-    while (g < stop) {
-        let end = min(stop, g + stride * {{ run }}u);
+    while (at < stop) {
+        let end = min(stop, at + stride * {{ run }}u);
 {% for lane in range(lanes) %}
         var s{{ lane }} = init();
 {% endfor %}
-        for (; g < end; g += stride) {
+{% if unroll > 1 %}
+        // Several loads in flight before the first is used.
+        for (; at + {{ unroll - 1 }}u * stride < end; at += {{ unroll }}u * stride) {
+{% for u in range(unroll) %}
+            {
+                let g = at + {{ u }}u * stride;
+{% for line in load %}
+                {{ line }}
+{% endfor %}
+{% for lane in range(lanes) %}
+                s{{ lane }} = {{ next[lane] }};
+{% endfor %}
+            }
+{% endfor %}
+        }
+{% endif %}
+        for (; at < end; at += stride) {
+            let g = at;
 {% for line in load %}
             {{ line }}
 {% endfor %}
@@ -145,7 +162,7 @@ fn main(
     }
 {% if tail %}
     if (first == 0u && n * 4u < p.k) {
-        g = n;
+        let g = n;
 {% for line in load_tail %}
         {{ line }}
 {% endfor %}
@@ -192,7 +209,8 @@ fn main(
         }
 {% endif %}
 {% if map %}
-        for (g = start; g < stop; g += stride) {
+        for (at = start; at < stop; at += stride) {
+            let g = at;
 {% for line in load_again %}
             {{ line }}
 {% endfor %}
@@ -202,7 +220,7 @@ fn main(
         }
 {% if tail %}
         if (first == 0u && n * 4u < p.k) {
-            g = n;
+            let g = n;
 {% for line in load_again_tail %}
             {{ line }}
 {% endfor %}
