@@ -1,11 +1,13 @@
 """Reductions against the CPU: every dtype, dims, layouts, sizes of both passes, special values, errors."""
 
 import dataclasses
+import gc
 
 import pytest
 import torch
 
 import webgpu_backend
+from webgpu_backend.ops.reduction import Reduction
 from webgpu_backend.runtime.gpu import gpu
 
 SHAPES = [(), (1,), (5,), (7, 3), (3, 1001), (64, 128), (2, 3, 4, 5), (1, 70001), (70001, 3), (300, 7, 1)]
@@ -279,3 +281,33 @@ def test_beyond_one_binding(small_bindings):
         lambda t: t[10:50, 3:].mean((0, 1)), lambda t: t.softmax(1), lambda t: t.log_softmax(0),
     ):  # fmt: skip
         check(f, x, rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture(params=["gpu", "cpu"])
+def adapter_kind(request):
+    """Plans made as for that class of adapter, whichever this is."""
+    device = gpu()
+    whole = device.caps
+    reductions = [o for o in gc.get_objects() if isinstance(o, Reduction)]
+    device.caps = dataclasses.replace(whole, kind=request.param)
+    for r in reductions:
+        r.plans.clear()
+    yield
+    device.caps = whole
+    for r in reductions:
+        r.plans.clear()
+
+
+def test_both_adapter_classes(adapter_kind):
+    for shape in [(3, 5), (40, 64), (2, 9001), (5000, 4), (300, 129), (6, 8, 10), (40000,)]:
+        x = make(shape)
+        for dim in range(x.dim()):
+            check(lambda t: t.sum(dim), x, **close(torch.float32))
+            check(lambda t: t.max(dim), x)
+            check(lambda t: torch.var_mean(t, dim), x, **close(torch.float32))
+            check(lambda t: t.softmax(dim), x)
+            check(lambda t: torch.nn.functional.layer_norm(t, t.shape[dim:]), x, **close(torch.float32))
+            check(lambda t: t.half().sum(dim), x, rtol=2e-3, atol=2e-2)
+        check(lambda t: t.argmax(), x)
+        check(lambda t: t.mean(), x, **close(torch.float32))
+        check(lambda t: t.t().sum() if t.dim() == 2 else t.sum((0, -1) if t.dim() > 1 else 0), x, rtol=1e-4, atol=1e-3)
