@@ -159,7 +159,7 @@ def scaled_dot_product_attention(
             attn_mask = attn_mask.float()
         return _composed(*wide, attn_mask, is_causal, scale).to(query.dtype)
     scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
-    flat = [t.reshape(-1, *t.shape[-3:]) for t in (query, key, value)]
+    flat = [t.resolve_neg().reshape(-1, *t.shape[-3:]) for t in (query, key, value)]
     needs = torch.is_grad_enabled() and any(t.requires_grad for t in flat)
     if needs:
         out = Attention.apply(*flat, attn_mask, is_causal, scale)

@@ -6,7 +6,8 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels.layout import View, broadcast_strides, collapse
 from ..kernels.matmul import Matrix, Product, plan
-from ..launch import caps, launch
+from ..launch import caps
+from ..runtime.gpu import gpu
 from .copy import device_copy, fill
 from .elementwise import broadcast_shape
 from .table import custom
@@ -67,8 +68,9 @@ def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
                 out.copy_((c if beta == 1 else c * beta).expand(out.shape))
         return out
     tensors = (a, b, c, out, None if call.part is None else T.new(call.part))
+    record, blocks = gpu().queue.record, T._blocks
     for program, slots, params, grid in call.steps:
-        launch(program, [tensors[i] for i in slots], params, grid)
+        record(program, tuple([blocks[tensors[i].data_ptr() >> 40] for i in slots]), params, grid)
     return out
 
 
@@ -120,7 +122,10 @@ def _matching(a, b) -> bool:
 
 @custom("mm")
 def mm(self, mat2):
-    key = ("mm", *key_of(self), *key_of(mat2))
+    key = (
+        "mm", self.dtype, self.shape, self.stride(), self.storage_offset(),
+        mat2.dtype, mat2.shape, mat2.stride(), mat2.storage_offset(),
+    )  # fmt: skip
     call = _plans.get(key)
     if call is None:
         supported(self, mat2)
@@ -346,8 +351,6 @@ def _broadcast(a, b):
         supported(a, b)
         if a.shape[-1] != b.shape[-2] or a.dtype != b.dtype:
             raise Unsupported("webgpu: torch's composite words this error")
-        if a.is_conj() or b.is_conj():  # seen above the key that resolves it
-            return _broadcast(a.resolve_conj(), b.resolve_conj())
         shape = broadcast_shape([a.shape[:-2], b.shape[:-2]])
         (m, k), n = a.shape[-2:], b.shape[-1]
         wide = [broadcast_strides(View(None, tuple(x.shape[:-2]), x.stride()[:-2]), shape) for x in (a, b)]
@@ -374,6 +377,8 @@ def differentiable_matmul(self, other):
     if left == 2 and right == 2:
         return torch.mm(self, other)
     if left >= 3 and right >= 3:
+        if self.is_complex() or self.is_neg() or other.is_neg():  # seen above the keys that resolve these
+            self, other = (x.resolve_conj().resolve_neg() for x in (self, other))
         if torch.is_grad_enabled() and (self.requires_grad or other.requires_grad):
             return Batches.apply(self, other)
         return _broadcast(self, other)
