@@ -1,21 +1,42 @@
-"""Distances between the rows of two batches of matrices, and their gradient."""
+"""Distances between the rows of matrices, by any norm, and their gradients."""
 
 from functools import cache
-from math import inf
+from struct import pack
 
 from ..program import Caps, Program
+from .layout import grid
+from .pointwise import WORKGROUP
 from .render import render
 
-MAX_LENGTH = 60000  # of a thread's loop: one software driver stops at 65,535 iterations
+
+def norm_of(power: float) -> str:
+    if power in (0.0, 1.0, 2.0, float("inf")):
+        return {0.0: "zero", 1.0: "one", 2.0: "two"}.get(power, "inf")
+    return "low" if power < 2.0 else "high"
 
 
-def program(power: float, backward: bool, caps: Caps) -> Program:
-    kind = {0.0: "zero", 1.0: "one", 2.0: "two", inf: "inf"}.get(power, "any")
-    return _program(kind, backward, caps)
+def plan(
+    pairs: bool, backward: bool, power: float, threads: int, rows: int, others: int, width: int, offsets, caps: Caps
+):
+    """`offsets` are where x, y, grad and the distances begin."""
+    program = _program(pairs, backward, norm_of(power), caps)
+    exponent = power if norm_of(power) in ("low", "high") else 0.0
+    params = pack("<8If", threads, *sizes, *offsets, exponent)
+    return program, params, grid(threads, WORKGROUP[caps.kind], caps)
 
 
 @cache
-def _program(kind: str, backward: bool, caps: Caps) -> Program:
-    wgsl = render("distance.wgsl", caps, kind=kind, backward=backward)
-    name = f"distance_{'backward_' if backward else ''}{kind}_f32"
-    return Program(name, wgsl, "rrrrw" if backward else "rrw", 20)
+def _program(pairs: bool, backward: bool, norm: str, caps: Caps) -> Program:
+    names = ["x"] + ([] if pairs else ["y"]) + (["grad", "dist"] if backward else [])
+    bindings = [(n, "read") for n in names] + [("out", "read_write")]
+    text = render(
+        "distance.wgsl",
+        caps,
+        bindings=bindings,
+        pairs=pairs,
+        backward=backward,
+        norm=norm,
+        workgroup=WORKGROUP[caps.kind],
+    )
+    name = f"{'pdist' if pairs else 'cdist'}{'_backward' if backward else ''}_{norm}"
+    return Program(name, text, "r" * len(names) + "w", 36)

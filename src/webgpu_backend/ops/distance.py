@@ -1,86 +1,76 @@
-"""cdist and pdist: p-norm distances between rows."""
-
-from struct import pack
+"""cdist and pdist for every norm, forwards and backwards."""
 
 import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
-from ..kernels.distance import MAX_LENGTH, program
-from ..kernels.layout import grid, numel
+from ..kernels.distance import plan
+from ..kernels.linalg import TRIPS
 from ..launch import caps, launch
-from .copy import fill
-from .elementwise import broadcast_shape
+from .linalg import zeros
 from .table import custom
 
 
-def _ready(x1, x2):
-    """Both with the same batch, contiguous."""
-    if x1.dtype != torch.float32 or x2.dtype != torch.float32:
-        raise Unsupported(f"webgpu: distances of {x1.dtype}")
-    batch = broadcast_shape([x1.shape[:-2], x2.shape[:-2]])
-    return batch, *[x.expand(*batch, *x.shape[-2:]).contiguous() for x in (x1, x2)]
+def _run(pairs, backward, power, out, threads, rows, others, width, **tensors) -> torch.Tensor:
+    given = {n: t.contiguous() for n, t in tensors.items()}
+    if any(t.dtype is not torch.float32 for t in given.values()):
+        raise Unsupported("webgpu: distances have kernels for float32")
+    c = caps()
+    if c.kind == "cpu" and max(others if backward else width, 1) > TRIPS:
+        raise Unsupported("webgpu: a software adapter cannot loop over so many elements")
+    offsets = [given[n].storage_offset() if n in given else 0 for n in ("x", "y", "grad", "dist")]
+    program, params, grid = plan(pairs, backward, power, threads, (rows, others, width), offsets, c)
+    launch(program, (*given.values(), out), params, grid)
+    return out
 
 
-def _power(p: float) -> float:
-    return min(p, 3.4e38)  # infinity has a kernel of its own, which does not read this
+def _expanded(x1, x2):
+    batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+    return batch, x1.expand(*batch, *x1.shape[-2:]), x2.expand(*batch, *x2.shape[-2:])
 
 
 @custom("_cdist_forward")
 def cdist_forward(x1, x2, p, compute_mode):
-    batch, a, b = _ready(x1, x2)
-    rows, cols, depth = a.shape[-2], b.shape[-2], a.shape[-1]
-    out = T.empty((*batch, rows, cols), a.dtype)
-    total = out.numel()
-    if not total:
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    batch, a, b = _expanded(x1, x2)
+    rows, others, width = a.shape[-2], b.shape[-2], a.shape[-1]
+    if not width:
+        return zeros((*batch, rows, others), x1.dtype)
+    out = T.empty((*batch, rows, others), x1.dtype)
+    if not out.numel():
         return out
-    if not depth:
-        return fill(out, 0)
-    if depth > MAX_LENGTH:
-        raise Unsupported("webgpu: distances of rows this long")
-    params = pack("<4If", total, rows, cols, depth, _power(p))
-    launch(program(p, False, caps()), (a, b, out), params, grid(total, 64, caps()))
-    return out
+    return _run(False, False, p, out, out.numel(), rows, others, width, x=a, y=b)
 
 
 @custom("_cdist_backward")
 def cdist_backward(grad, x1, x2, p, cdist):
-    batch, a, b = _ready(x1, x2)
-    rows, cols, depth = a.shape[-2], b.shape[-2], a.shape[-1]
+    batch, a, b = _expanded(x1, x2)
+    rows, others, width = a.shape[-2], b.shape[-2], a.shape[-1]
+    if not a.numel() or not b.numel() or not grad.numel():
+        return zeros(x1.shape, x1.dtype)
     out = T.empty(a.shape, a.dtype)
-    if not out.numel():
-        return out
-    if not cols or p == 0:
-        return fill(out, 0)
-    if cols > MAX_LENGTH:
-        raise Unsupported("webgpu: gradients of distances to this many rows")
-    grad, cdist = (x.expand(*batch, rows, cols).contiguous() for x in (grad, cdist))
-    params = pack("<4If", out.numel(), rows, cols, depth, _power(p))
-    launch(program(p, True, caps()), (a, b, grad, cdist, out), params, grid(out.numel(), 64, caps()))
-    return out
-
-
-def _pairs(n: int) -> torch.Tensor:
-    """Linear indices above the diagonal of an n x n matrix, row by row."""
-    row, col = torch.triu_indices(n, n, 1)
-    return (row * n + col).to(T.DEVICE)
+    return _run(False, True, p, out, out.numel(), rows, others, width, x=a, y=b, grad=grad, dist=cdist)
 
 
 @custom("_pdist_forward")
 def pdist_forward(self, p=2.0):
-    n = self.shape[0]
-    if n < 2:
-        return T.empty((0,), self.dtype)
-    return cdist_forward(self, self, p, None).view(-1).index_select(0, _pairs(n))
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    rows, width = self.shape
+    out = T.empty((max(rows * (rows - 1) // 2, 0),), self.dtype)
+    if not out.numel():
+        return out
+    if not width:
+        return zeros(out.shape, out.dtype)
+    # Half of the threads find their pair mirrored and stop: cheaper than the square root that would number the pairs.
+    return _run(True, False, p, out, rows * rows, rows, rows, width, x=self)
 
 
 @custom("_pdist_backward")
 def pdist_backward(grad, self, p, pdist):
-    n = self.shape[0]
-    if n < 2 or not numel(self.shape):
-        return fill(T.empty(self.shape, self.dtype), 0)
-    both = []
-    for values in (grad, pdist):
-        square = fill(T.empty((n * n,), self.dtype), 0).index_copy(0, _pairs(n), values.contiguous()).view(n, n)
-        both.append(square + square.t())
-    return cdist_backward(both[0], self, self, p, both[1])
+    rows, width = self.shape
+    if rows <= 1 or not width or p == 0:
+        return zeros(self.shape, self.dtype)
+    out = T.empty(self.shape, self.dtype)
+    return _run(True, True, p, out, out.numel(), rows, rows, width, x=self, grad=grad, dist=pdist)

@@ -1,70 +1,117 @@
+// Distances between rows, and their gradient: "cdist" has two sets of rows, "pdist" the pairs of one.
 struct P {
-    total: u32,
+    n: u32,
     rows: u32,
-    cols: u32,
-    depth: u32,
+    others: u32,
+    width: u32,
+    x_o: u32,
+    y_o: u32,
+    grad_o: u32,
+    dist_o: u32,
     power: f32,
 }
-@group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read> b: array<f32>;
-{% if backward %}
-@group(0) @binding(2) var<storage, read> grad: array<f32>;
-@group(0) @binding(3) var<storage, read> distance: array<f32>;
-@group(0) @binding(4) var<storage, read_write> out: array<f32>;
+{% for name, access in bindings %}
+@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: array<f32>;
+{% endfor %}
+
+fn sign_of(d: f32) -> f32 {
+    return select(select(0.0, -1.0, d < 0.0), 1.0, d > 0.0);
+}
+
+fn add(sum: f32, d: f32) -> f32 {
+{% if norm == "zero" %}
+    return sum + select(1.0, 0.0, d == 0.0);
+{% elif norm == "one" %}
+    return sum + abs(d);
+{% elif norm == "two" %}
+    return sum + d * d;
+{% elif norm == "inf" %}
+    return f32_max(sum, abs(d));
 {% else %}
-@group(0) @binding(2) var<storage, read_write> out: array<f32>;
+    return sum + f32_pow(abs(d), p.power);
+{% endif %}
+}
+
+fn finish(sum: f32) -> f32 {
+{% if norm == "two" %}
+    return sqrt(sum);
+{% elif norm in ("zero", "one", "inf") %}
+    return sum;
+{% else %}
+    return f32_pow(sum, 1.0 / p.power);
+{% endif %}
+}
+
+fn slope(d: f32, g: f32, dist: f32) -> f32 {
+{% if norm == "zero" %}
+    return 0.0;
+{% elif norm == "one" %}
+    return g * sign_of(d);
+{% elif norm == "two" %}
+    return select(g * d / dist, 0.0, dist == 0.0);
+{% elif norm == "inf" %}
+    return g * sign_of(d) * (1.0 - min(1.0, ceil(abs(abs(d) - dist))));
+{% elif norm == "low" %}
+    let none = dist == 0.0 || (d == 0.0 && p.power < 1.0);
+    return select(sign_of(d) * f32_pow(abs(d), p.power - 1.0) * g / f32_pow(dist, p.power - 1.0), 0.0, none);
+{% else %}
+    return select(d * f32_pow(abs(d), p.power - 2.0) * g / f32_pow(dist, p.power - 1.0), 0.0, dist == 0.0);
+{% endif %}
+}
+
+{% if pairs %}
+// Where the pair i < j is in the list of all pairs.
+fn pair_at(i: u32, j: u32) -> u32 {
+    return i * p.rows - i * (i + 1u) / 2u + j - i - 1u;
+}
 {% endif %}
 
-@compute @workgroup_size(64)
+@compute @workgroup_size({{ workgroup }})
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let i = gid.x + gid.y * nwg.x * 64u;
-    if (i >= p.total) {
+    let t = gid.x + gid.y * nwg.x * {{ workgroup }}u;
+    if (t >= p.n) {
         return;
     }
-    var sum = 0.0;
 {% if backward %}
-    // One element of a: what every row of b adds to its gradient.
-    let m = i % p.depth;
-    let row = i / p.depth;
-    let batch = row / p.rows;
-    let x = a[i];
-    for (var j = 0u; j < p.cols; j++) {
-        let difference = x - b[(batch * p.cols + j) * p.depth + m];
-        let size = abs(difference);
-        let whole = distance[row * p.cols + j];
-        let g = grad[row * p.cols + j];
-{% if kind == "one" %}
-        sum += g * sign(difference);
-{% elif kind == "two" %}
-        sum += select(g * difference / whole, 0.0, whole == 0.0);
-{% elif kind == "inf" %}
-        sum += select(0.0, g * sign(difference), size == whole);
-{% else %}
-        let skip = whole == 0.0 || (difference == 0.0 && p.power < 2.0);
-        let ratio = f32_pow(select(size / whole, 1.0, skip), p.power - 1.0);
-        sum += select(g * sign(difference) * ratio, 0.0, skip);
-{% endif %}
+    let k = t % p.width;
+    let row = t / p.width;
+    let x0 = x[p.x_o + t];
+    var sum = 0.0;
+{% if pairs %}
+    for (var j = 0u; j < p.rows; j = j + 1u) {
+        if (j != row) {
+            let at = pair_at(min(row, j), max(row, j));
+            sum = sum + slope(x0 - x[p.x_o + j * p.width + k], grad[p.grad_o + at], dist[p.dist_o + at]);
+        }
     }
-    out[i] = sum;
 {% else %}
-    let col = i % p.cols;
-    let row = i / p.cols;
-    let left = row * p.depth;
-    let right = (row / p.rows * p.cols + col) * p.depth;
-    for (var m = 0u; m < p.depth; m++) {
-        let size = abs(a[left + m] - b[right + m]);
-{% if kind == "zero" %}
-        sum += select(1.0, 0.0, size == 0.0);
-{% elif kind == "one" %}
-        sum += size;
-{% elif kind == "two" %}
-        sum += size * size;
-{% elif kind == "inf" %}
-        sum = f32_max(sum, size);
-{% else %}
-        sum += f32_pow(size, p.power);
-{% endif %}
+    let other = row / p.rows * p.others;
+    for (var j = 0u; j < p.others; j = j + 1u) {
+        let at = row * p.others + j;
+        sum = sum + slope(x0 - y[p.y_o + (other + j) * p.width + k], grad[p.grad_o + at], dist[p.dist_o + at]);
     }
-    out[i] = {{ {"two": "sqrt(sum)", "any": "f32_pow(sum, 1.0 / p.power)"}.get(kind, "sum") }};
+{% endif %}
+    out[t] = sum;
+{% else %}
+{% if pairs %}
+    let i = t / p.rows;
+    let j = t % p.rows;
+    if (i >= j) {
+        return;
+    }
+    let left = p.x_o + i * p.width;
+    let right = p.x_o + j * p.width;
+    let at = pair_at(i, j);
+{% else %}
+    let row = t / p.others;
+    let left = p.x_o + row * p.width;
+    let right = p.y_o + (row / p.rows * p.others + t % p.others) * p.width;
+    let at = t;
+{% endif %}
+    var sum = 0.0;
+    for (var k = 0u; k < p.width; k = k + 1u) {
+        sum = add(sum, x[left + k] - {{ "x" if pairs else "y" }}[right + k]);
+    }
+    out[at] = finish(sum);
 {% endif %}
 }
