@@ -15,10 +15,8 @@ def norm_of(power: float) -> str:
     return "low" if power < 2.0 else "high"
 
 
-def plan(
-    pairs: bool, backward: bool, power: float, threads: int, rows: int, others: int, width: int, offsets, caps: Caps
-):
-    """`offsets` are where x, y, grad and the distances begin."""
+def plan(pairs: bool, backward: bool, power: float, threads: int, sizes: tuple[int, int, int], offsets, caps: Caps):
+    """`sizes` are the rows, the other rows and their width; `offsets` are where x, y, grad and the distances begin."""
     program = _program(pairs, backward, norm_of(power), caps)
     exponent = power if norm_of(power) in ("low", "high") else 0.0
     params = pack("<8If", threads, *sizes, *offsets, exponent)
