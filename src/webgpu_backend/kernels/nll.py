@@ -1,6 +1,6 @@
 """nll_loss: each sample's loss picked from its row, and the gradient as one write of every element."""
 
-from functools import lru_cache
+from functools import cache
 from struct import pack
 from typing import NamedTuple
 
@@ -28,7 +28,17 @@ def forward(
     """
     n, classes, places = x.sizes
     program = _forward(x.dtype.name, target.dtype.name, weight and weight.dtype.name, out.name, weigh, caps)
-    words = (n * places, classes, places, x.offset, *x.strides, target.offset, *target.strides, weight.offset if weight else 0, site)
+    words = (
+        n * places,
+        classes,
+        places,
+        x.offset,
+        *x.strides,
+        target.offset,
+        *target.strides,
+        weight.offset if weight else 0,
+        site,
+    )
     return Plan(program, pack("<12Ii", *words, _index(ignore)), grid(n * places, WORKGROUP[caps.kind], caps))
 
 
@@ -65,7 +75,7 @@ def _bind(names: list[tuple[str, DType, str, bool]], caps: Caps) -> list[tuple[s
     return [(n, "read_write" if w else "read", elements.array_type(d, mode, caps)) for n, d, mode, w in names]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _forward(x, target, weight, out, weigh, caps) -> Program:
     x, target, out = ALL[x], ALL[target], ALL[out]
     mode = elements.element_mode(out, caps, True)
@@ -91,7 +101,7 @@ def _forward(x, target, weight, out, weigh, caps) -> Program:
     return Program(f"nll_loss_{x.short}_{target.short}_{out.short}", text, access, 52)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _backward(grad, target, weight, total, out, caps) -> Program:
     grad, target, out = ALL[grad], ALL[target], ALL[out]
     names = [("grad", grad, "e", False), ("wanted", target, "e", False)]

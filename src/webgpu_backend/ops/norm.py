@@ -123,7 +123,9 @@ def _eval(weight: bool, bias: bool) -> _Mapped:
 def _eval_backward(weight: bool) -> _Mapped:
     names = _inputs(("a", True), ("v", True), ("w", weight))
     text = _affine("a * rsqrt(v + eps)", weight, False)
-    return _Mapped(Pointwise("batch_norm_eval", PointwiseSpec("batch_norm_eval_backward", text, names, ("eps",)), "none"))
+    return _Mapped(
+        Pointwise("batch_norm_eval", PointwiseSpec("batch_norm_eval_backward", text, names, ("eps",)), "none")
+    )
 
 
 _UPDATE = _Mapped(

@@ -22,8 +22,16 @@ ALL = Reduction(
     Spec("all", "acc and bool(a)", "acc and o_acc", (1,), (("acc", "bool"),), results=(("out", "bool"),)), 1
 )
 COUNT = Reduction(
-    Spec("count_nonzero", "acc + where(bool(a), 1, 0)", "acc + o_acc", state=(("acc", "u32"),), results=(("out", "i64"),),
-         finish="long(acc)"), 0)  # fmt: skip
+    Spec(
+        "count_nonzero",
+        "acc + where(bool(a), 1, 0)",
+        "acc + o_acc",
+        state=(("acc", "u32"),),
+        finish="long(acc)",
+        results=(("out", "i64"),),
+    ),
+    0,
+)
 LOGSUMEXP = Reduction(
     Spec(
         "logsumexp",
@@ -268,7 +276,9 @@ def aminmax(self, *, dim=None, keepdim=False):
     compute = _ordered(self.dtype, "aminmax")
     if not self.numel():
         if dim is None:
-            raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
+            raise RuntimeError(
+                "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+            )
         _refuse_empty(self, dim, "aminmax")
     return _extremes(compute)((self,), dim, keepdim, compute, (self.dtype, self.dtype))
 
@@ -355,22 +365,25 @@ _NORM_P = Reduction(
 def linalg_vector_norm(self, ord=2, dim=None, keepdim=False, *, dtype=None):
     if _integral(self.dtype):
         raise RuntimeError(
-            "linalg.vector_norm: Expected a floating point or complex tensor as input. "
-            f"Got {dtype_name(self.dtype)}"
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {dtype_name(self.dtype)}"
         )
     if dtype is not None and _integral(dtype):
-        raise RuntimeError(f"linalg.vector_norm: dtype should be floating point or complex, but got {dtype_name(dtype)}")
+        raise RuntimeError(
+            f"linalg.vector_norm: dtype should be floating point or complex, but got {dtype_name(dtype)}"
+        )
     order = float(ord)
     compute = dtype or self.dtype
     out = compute.to_real()
     if not self.numel() and (order < 0 or order == float("inf")):
         dims = normal_dims(dim, self.dim())
         if dim is None or any(self.shape[d] == 0 for d in dims):
+            where = "an empty tensor because"
+            if dim is not None:
+                none = next(d for d in dims if self.shape[d] == 0)
+                where = f"the dimension {none}because this dimension is empty and"
             raise RuntimeError(
-                f"linalg.vector_norm cannot compute the {order:g} norm on "
-                + ("an empty tensor because the operation does not have an identity" if dim is None else
-                   f"the dimension {next(d for d in dims if self.shape[d] == 0)}because this dimension is empty and the "
-                   "operation does not have an identity")  # fmt: skip
+                f"linalg.vector_norm cannot compute the {order:g} norm on {where} the operation does not have an "
+                "identity"
             )
     run = _NORMS.get(order)
     if run is not None:

@@ -8,8 +8,8 @@ from ..kernels import reduce as R
 from ..kernels.layout import View, contiguous_strides, numel
 from ..kernels.pointwise import PACKERS
 from ..kernels.pointwise import Spec as PointwiseSpec
-from ..runtime.gpu import gpu
 from ..runtime.errors import BindingTooLarge
+from ..runtime.gpu import gpu
 from .elementwise import Elementwise
 from .table import Pointwise
 
@@ -185,7 +185,15 @@ class Reduction:
         spec = self.spec
         if self._two_steps is None:
             plain = R.Spec(
-                spec.name, spec.step, spec.combine, spec.init, spec.state, spec.finish, spec.results, spec.inputs, spec.scalars
+                spec.name,
+                spec.step,
+                spec.combine,
+                spec.init,
+                spec.state,
+                spec.finish,
+                spec.results,
+                spec.inputs,
+                spec.scalars,
             )
             names = spec.inputs + tuple(n for n, _ in spec.results)
             if len(spec.maps) != 1:

@@ -75,15 +75,24 @@ def safe_softmax(self, dim, dtype=None):
 
 # -- negative log likelihood
 
-_TOTAL = Reduction(
-    Spec("nll_total", "loss1 = loss + a\nweight1 = weight + b", "loss1 = loss + o_loss\nweight1 = weight + o_weight",
-         (0, 0), (("loss", "T"), ("weight", "T")), "out = loss\nall = weight", (("out", "T"), ("all", "T")), ("a", "b")),
-    0)  # fmt: skip
-_AVERAGE = Reduction(
-    Spec("nll_average", "loss1 = loss + a\nweight1 = weight + b",
-         "loss1 = loss + o_loss\nweight1 = weight + o_weight", (0, 0), (("loss", "T"), ("weight", "T")),
-         "out = where(weight == 0, nan, loss / where(weight == 0, 1, weight))\nall = weight",
-         (("out", "T"), ("all", "T")), ("a", "b")), 0)  # fmt: skip
+
+def _sums(name: str, finish: str) -> Reduction:
+    """The losses' and the weights' sums, side by side."""
+    spec = Spec(
+        name,
+        "loss1 = loss + a\nweight1 = weight + b",
+        "loss1 = loss + o_loss\nweight1 = weight + o_weight",
+        (0, 0),
+        (("loss", "T"), ("weight", "T")),
+        f"{finish}\nall = weight",
+        (("out", "T"), ("all", "T")),
+        ("a", "b"),
+    )
+    return Reduction(spec, 0)
+
+
+_TOTAL = _sums("nll_total", "out = loss")
+_AVERAGE = _sums("nll_average", "out = where(weight == 0, nan, loss / where(weight == 0, 1, weight))")
 _NONE, _MEAN = 0, 1
 
 
@@ -104,7 +113,8 @@ def _checked(self, target, weight) -> None:
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {dtype_name(target.dtype)}")
     if target.device != self.device:
         raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {self.device} and {target.device}!"
+            f"Expected all tensors to be on the same device, but found at least two devices, "
+            f"{self.device} and {target.device}!"
         )
     if self.dim() == 4 or target.dim() == 3:
         if target.dim() != 3:
@@ -142,9 +152,16 @@ def nll_loss_forward(self, target, weight, reduction, ignore_index):
     weights = T.empty(shape, torch.float32) if reduction != _NONE else None
     if losses.numel():
         weight = None if weight is None else weight.contiguous()
-        plan = nll.forward(T.view_of(x), T.view_of(t), None if weight is None else T.view_of(weight),
-                           T.DTYPES[losses.dtype], weights is not None, ignore_index, site("nll_loss_forward", 1, False),
-                           caps())  # fmt: skip
+        plan = nll.forward(
+            T.view_of(x),
+            T.view_of(t),
+            None if weight is None else T.view_of(weight),
+            T.DTYPES[losses.dtype],
+            weights is not None,
+            ignore_index,
+            site("nll_loss_forward", 1, False),
+            caps(),
+        )
         tensors = [x, t] + ([] if weight is None else [weight]) + [losses] + ([] if weights is None else [weights])
         launch_guarded(plan.program, tuple(tensors), plan.params, plan.grid)
     if reduction == _NONE:
@@ -177,8 +194,16 @@ def nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index
         grad = grad_output.expand(t.shape)
     weight = None if weight is None else weight.contiguous()
     mean = reduction == _MEAN
-    plan = nll.backward(tuple(x.shape), T.view_of(grad), T.view_of(t), None if weight is None else T.view_of(weight),
-                        T.view_of(total_weight) if mean else None, T.DTYPES[self.dtype], ignore_index, caps())  # fmt: skip
+    plan = nll.backward(
+        tuple(x.shape),
+        T.view_of(grad),
+        T.view_of(t),
+        None if weight is None else T.view_of(weight),
+        T.view_of(total_weight) if mean else None,
+        T.DTYPES[self.dtype],
+        ignore_index,
+        caps(),
+    )
     tensors = [grad, t] + ([] if weight is None else [weight]) + ([total_weight] if mean else []) + [out]
     launch(plan.program, tuple(tensors), plan.params, plan.grid)
     return out
