@@ -188,6 +188,7 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
     defaults = [a.default_value if a.has_default_value() else None for a in named]
     simple = order == inputs + list(spec.scalars)
     n_in, n_all = len(inputs), len(order)
+    check = entry.check
     plain = _without_scalars(entry, {a.name: a.default_value for a in scalars if a.has_default_value()})
 
     if not written and not spec.scalars and n_in <= 2 and len(spec.outputs) == 1:
@@ -205,19 +206,21 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
                 by_name = dict(zip(order, values))
                 tensors = tuple([by_name[n] for n in inputs])
                 numbers = tuple([by_name[n] for n in spec.scalars])
-            runner = run
+            chosen = run
             if plain is not None and numbers == tuple(defaults[n_in:]):
-                runner, numbers = plain, ()
+                chosen, numbers = plain, ()
                 if not written:
                     if n_in == 2:
                         return plain.binary(*tensors)
                     if n_in == 1:
                         return plain.unary(*tensors)
+            elif check is not None:
+                check(tensors, numbers)
             if inplace:
-                return runner.inplace(tensors, numbers)
+                return chosen.inplace(tensors, numbers)
             if outs:
-                return runner.call_into(tensors, numbers, targets)
-            return runner.call(tensors, numbers)
+                return chosen.call_into(tensors, numbers, targets)
+            return chosen.call(tensors, numbers)
         except Unsupported:
             if outs:
                 kwargs.update(zip(outs, targets))

@@ -180,19 +180,6 @@ def on_cpu(op, *args, **kwargs):
     """Copies to the host, runs torch's CPU kernel, copies back. Never silent unless asked to be."""
     name = op.name()
     devices = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.device)]
-    if _forbidden(op):
-        raise FallbackError(
-            f"webgpu: {name} has no device kernel for {_describe(args, kwargs)} and WEBGPU_FALLBACK=error forbids "
-            "the CPU"
-        )
-    _counts[name] += 1
-    if mode == "warn" and name not in _warned:
-        _warned.add(name)
-        warnings.warn(
-            f"webgpu: {name} has no device kernel for {_describe(args, kwargs)}; it runs on the CPU, with copies both "
-            "ways. webgpu_backend.fallbacks() counts these; WEBGPU_FALLBACK=error makes them errors.",
-            stacklevel=2,
-        )
     if _is_view(op):
         raise NotImplementedError(f"webgpu: {name} makes a view and has no kernel for {_describe(args, kwargs)}")
     moved: dict[int, torch.Tensor] = {}
@@ -214,7 +201,20 @@ def on_cpu(op, *args, **kwargs):
     _wrap_numbers(op, cpu_args)
     if _draws(op) and not any(isinstance(x, torch._C.Generator) for x in (*cpu_args, *cpu_kwargs.values())):
         cpu_kwargs["generator"] = cpu_twin(DEFAULT)  # the device's seed decides, not the CPU's
-    result = op(*cpu_args, **cpu_kwargs)
+    result = op(*cpu_args, **cpu_kwargs)  # arguments that torch itself refuses raise here, in every mode
+    if _forbidden(op):
+        raise FallbackError(
+            f"webgpu: {name} has no device kernel for {_describe(args, kwargs)} and WEBGPU_FALLBACK=error forbids "
+            "the CPU"
+        )
+    _counts[name] += 1
+    if mode == "warn" and name not in _warned:
+        _warned.add(name)
+        warnings.warn(
+            f"webgpu: {name} has no device kernel for {_describe(args, kwargs)}; it runs on the CPU, with copies both "
+            "ways. webgpu_backend.fallbacks() counts these; WEBGPU_FALLBACK=error makes them errors.",
+            stacklevel=2,
+        )
     written = {}
     for i, arg_name in _written(op):
         original = args[i] if i < len(args) else kwargs.get(arg_name)

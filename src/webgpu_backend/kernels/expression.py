@@ -40,7 +40,7 @@ _WHOLE = ("bool", "i32", "u32", "i64", "n64", "u64", "nu64")
 _WHOLE_SAME = {"floor", "ceil", "trunc", "round", "conj"}
 _WHOLE_CONSTANT = {"isnan": "false", "isinf": "false", "isfinite": "true"}
 _WHOLE_ALIASES = {"fmax": "max", "fmin": "min"}
-_BOOL_SAME = {"abs", "sign", "sgn"}
+_BOOL_SAME = {"conj", "sign", "sgn"}
 _BOOL_OPERATORS = {"max": "||", "min": "&&"}
 # Exact built-ins. Others have a library function because drivers disagree about them.
 _BUILTINS = {
@@ -192,7 +192,7 @@ class Emitter:
         if isinstance(node, ast.Constant):
             return Value("", "literal", node.value)
         if isinstance(node, ast.Name):
-            if node.id in ("inf", "nan"):
+            if node.id in ("inf", "nan") and node.id not in self.types:
                 return Value("", "literal", float(node.id))
             if node.id not in self.types:
                 raise NameError(f"unknown name {node.id!r} in an operator expression")
@@ -318,7 +318,7 @@ class Emitter:
 
     def _whole(self, name: str, t: str, values: list[Value]) -> Value | None:
         """Functions that are trivial for integers and bool."""
-        if name in _WHOLE_SAME or (t == "bool" and name in _BOOL_SAME) or (t in ("u32", "nu64") and name == "abs"):
+        if name in (_BOOL_SAME if t == "bool" else _WHOLE_SAME) or (t in ("u32", "nu64") and name == "abs"):
             return values[0]
         if name in _WHOLE_CONSTANT:
             return Value(_WHOLE_CONSTANT[name], "bool")

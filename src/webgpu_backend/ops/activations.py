@@ -9,7 +9,6 @@ binary("sigmoid_backward", "a * conj((1 - b) * b)")
 binary("tanh_backward", "a * conj(1 - b * b)")
 
 unary("relu", "where(a <= 0, 0, a)")
-unary("relu6", "where(isnan(a), a, min(max(a, 0), 6))")
 unary("threshold", "where(a <= threshold, value, a)", scalars=("threshold", "value"))
 binary("threshold_backward", "where(b <= threshold, 0, a)", scalars=("threshold",))
 unary("hardtanh", "where(isnan(a), a, min(max(a, min_val), max_val))", scalars=("min_val", "max_val"))
@@ -26,8 +25,12 @@ binary("softshrink_backward", "where(b >= -lambd and b <= lambd, 0, a)", scalars
 
 unary("silu", "a * sigmoid(a)")
 binary("silu_backward", "s = sigmoid(b)\na * conj(s * (1 + b * (1 - s)))")
-unary("mish", "a * tanh(softplus(a))")
-binary("mish_backward", "s = sigmoid(b)\nt = tanh(softplus(b))\na * (t + b * s * (1 - t * t))")
+# tanh(softplus(x)) as a quotient of powers of w = exp(-|x|): no cancellation, and one exponential.
+_TANH_SOFTPLUS = (
+    "w = exp(-abs({0}))\nu = w * (w + 2)\nv = 1 + 2 * w\nt = where({0} > 0, v / (v + 2 * w * w), u / (u + 2))\n"
+)
+unary("mish", _TANH_SOFTPLUS.format("a") + "a * t")
+binary("mish_backward", _TANH_SOFTPLUS.format("b") + "a * (t + b * sigmoid(b) * (1 - t * t))")
 unary("softplus", "z = a * beta\nwhere(z > threshold, a, softplus(z) / beta)", scalars=("beta", "threshold"))
 binary("softplus_backward", "z = b * beta\nwhere(z > threshold, a, a * sigmoid(z))", scalars=("beta", "threshold"))
 

@@ -9,10 +9,21 @@ from .table import binary, choose, expression, ternary, unary
 F = "int_to_float"
 B = "always_bool"
 
+
+def _check_alpha(inputs, scalars):
+    result, (alpha,) = torch.result_type(*inputs), scalars
+    if isinstance(alpha, bool) and result != torch.bool:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, complex) and not result.is_complex:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+    if isinstance(alpha, float) and not (result.is_floating_point or result.is_complex):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+
+
 # arithmetic
-binary("add", "a + b * alpha", scalars=("alpha",))
-binary("sub", "a - b * alpha", scalars=("alpha",))
-binary("rsub", "b - a * alpha", scalars=("alpha",))
+binary("add", "a + b * alpha", scalars=("alpha",), check=_check_alpha)
+binary("sub", "a - b * alpha", scalars=("alpha",), check=_check_alpha)
+binary("rsub", "b - a * alpha", scalars=("alpha",), check=_check_alpha)
 binary("mul", "a * b")
 binary("div", "a / b", promote=F)
 binary("remainder", "a % b")
@@ -152,7 +163,7 @@ def angle(self):
 
 
 _COMPLEX = expression("complex", "complex(a, b)", 2, outputs=("c64",))
-_POLAR = expression("polar", "complex(a * cos(b), a * sin(b))", 2, outputs=("c64",))
+_POLAR = expression("polar", "z = sincos(b)\ncomplex(a * z.imag, a * z.real)", 2, outputs=("c64",))
 
 
 def _complex_parts(first, second, entry):

@@ -14,6 +14,7 @@ class Pointwise:
     aten: str
     spec: Spec
     promote: str = "default"  # default, int_to_float, always_bool, complex_to_float, bool_to_long, none
+    check: Callable[[tuple, tuple], None] | None = None  # raises torch's error for bad inputs and scalars
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,12 @@ def expression(
     promote: str = "default",
     types: dict[str, str] | None = None,
     outputs: tuple[str, ...] | None = None,
+    check: Callable[[tuple, tuple], None] | None = None,
 ) -> Pointwise:
     """An entry under no aten name of its own: for `choose`, and for operators that need more than one kernel."""
     outputs = outputs or (("bool",) if promote == "always_bool" else ("T",))
     spec = Spec(name, source, tuple(_LETTERS[:arity]), scalars, tuple((types or {}).items()), outputs)
-    entry = Pointwise(name, spec, promote)
+    entry = Pointwise(name, spec, promote, check)
     ENTRIES.append(entry)
     return entry
 
