@@ -30,7 +30,7 @@ def _unscale_in_single() -> None:
     original = torch.amp.GradScaler.unscale_
 
     def unscale_(self, optimizer):
-        scale = self._scale
+        scale = getattr(self, "_scale", None)  # a disabled scaler has none
         if scale is None or scale.device.type != T.NAME or gpu().caps.f64:
             return original(self, optimizer)
         self._scale = scale.as_subclass(_Single)
