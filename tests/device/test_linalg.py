@@ -191,3 +191,33 @@ def test_gradients(shape, dtype):
     gradients(lambda t, c: torch.linalg.solve_triangular(t.tril(), c, upper=False), x, b)
     gradients(lambda t, c: torch.cholesky_solve(c, torch.linalg.cholesky(t @ t.mH)), x, b)
     gradients(lambda t: torch.linalg.qr(t)[0] if dtype is torch.float32 else torch.linalg.qr(t)[0].abs(), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 1, 6, 6), (2, 0, 0), (40, 40), (130, 130)])
+def test_ldl(shape, hermitian, dtype, adapter_class):  # noqa: F811
+    x = sample(shape, dtype)
+    x = x + (x.mH if hermitian else x.mT)
+    x.diagonal(dim1=-2, dim2=-1).mul_(0.1)  # so that pivots of two rows are taken
+    g = x.to("webgpu")
+    factors = torch.linalg.ldl_factor(x, hermitian=hermitian)
+    ours = torch.linalg.ldl_factor(g, hermitian=hermitian)
+    b = sample((*shape[:-1], 3), dtype, 1)
+    if shape[-1] < 10:
+        close(ours, factors)
+    want = torch.linalg.ldl_solve(*factors, b, hermitian=hermitian)
+    tolerance = 5e-3 * max(1.0, float(want.abs().max())) if want.numel() else None
+    for used in (ours, [f.to("webgpu") for f in factors]):
+        close(torch.linalg.ldl_solve(*used, b.to("webgpu"), hermitian=hermitian), want, tolerance)
+
+
+def test_renorm():
+    for dtype in DTYPES:
+        x = sample((3, 4, 5), dtype) * torch.tensor([0.1, 1.0, 5.0]).view(3, 1, 1)
+        for p in (1, 2, 3.5):
+            gradients(lambda t, p=p: torch.renorm(t, p, 0, 2.0), x)
+            gradients(lambda t, p=p: torch.renorm(t, p, -1, 2.0), x)
+    same_error(lambda t: torch.renorm(t, 0, 0, 1.0), torch.ones(2, 2))
+    same_error(lambda t: torch.renorm(t, 2, 0, -1.0), torch.ones(2, 2))
+    same_error(lambda t: torch.renorm(t, 2, 0, 1.0), torch.ones(2))

@@ -59,6 +59,14 @@ KERNELS = {
         "linalg_reflect.wgsl", False, (("a", "r"), ("x", "w")), (("tau", "r", "E"),),
         ("columns", "m", "count", "first", "last", "forwards", "conjugate", "conjugate_tau"),
     ),
+    "ldl": Kernel(
+        "linalg_ldl.wgsl", True, (("a", "w"),), (("pivots", "w", "i32"), ("info", "w", "i32"), ("state", "w", "u32")),
+        ("n", "last", "hermitian"),
+    ),
+    "ldl_solve": Kernel(
+        "linalg_ldl_solve.wgsl", False, (("a", "r"), ("x", "w")), (("pivots", "r", "i32"),),
+        ("columns", "n", "hermitian"),
+    ),
     "svd": Kernel("linalg_svd.wgsl", True, (("a", "w"), ("v", "w")), _STATE, _TURNS),
     "svdvals": Kernel("linalg_svd.wgsl", True, (("a", "w"),), _STATE, _TURNS),
     "eigh": Kernel("linalg_eigh.wgsl", True, (("a", "w"), ("v", "w")), _ROTATIONS + _STATE, _TURNS),

@@ -211,3 +211,20 @@ def _taylor(x: torch.Tensor) -> torch.Tensor:
         else:
             result = torch.baddbmm(part, cubed, result)
     return result
+
+
+# -- renorm
+
+
+@custom("renorm", key="AutogradPrivateUse1")
+@custom("renorm")
+def renorm(self, p, dim, maxnorm):
+    """Above autograd, for its gradient: torch's formula would compute the norms in float64."""
+    wrong = p <= 0 or maxnorm < 0 or self.dim() < 2 or isinstance(p, complex) or isinstance(maxnorm, complex)
+    if wrong or not -self.dim() <= dim < self.dim():
+        on("cpu", aten.renorm.default, (self, p, dim, maxnorm), {})
+    own = dim % self.dim()
+    wide = self.float() if self.dtype in (torch.float16, torch.bfloat16) else self
+    norm = torch.linalg.vector_norm(wide, p, [d for d in range(self.dim()) if d != own], keepdim=True)
+    factor = torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
+    return (wide * factor).to(self.dtype)
