@@ -29,7 +29,7 @@ def saved(thing, **options) -> io.BytesIO:
         ({"webgpu:0": "cpu"}, "cpu"),
         (lambda storage, where: storage, "cpu"),
     ],
-    ids=str,
+    ids=["none", "cpu", "webgpu", "webgpu-0", "device", "mapping", "function"],
 )
 @pytest.mark.parametrize("zipped", [True, False])
 def test_map_location(location, device, zipped):
