@@ -241,7 +241,8 @@ ACTIVATIONS = {
     "selu": F.selu, "leaky_relu": lambda x: F.leaky_relu(x, 0.2), "hardtanh": lambda x: F.hardtanh(x, -1.5, 0.7),
     "hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish, "hardshrink": F.hardshrink, "softshrink": F.softshrink,
     "logsigmoid": F.logsigmoid, "softplus": lambda x: F.softplus(x, 2, 5), "softsign": F.softsign, "glu": F.glu,
-    "threshold": lambda x: F.threshold(x, 0.1, -3), "tanhshrink": F.tanhshrink, "logit": lambda x: x.sigmoid().logit(1e-3),
+    "threshold": lambda x: F.threshold(x, 0.1, -3), "tanhshrink": F.tanhshrink,
+    "logit": lambda x: x.sigmoid().logit(1e-3),
 }  # fmt: skip
 
 

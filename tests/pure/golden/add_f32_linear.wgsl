@@ -15,14 +15,14 @@ fn op(a: f32, b: f32) -> f32 {
     return out0;
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(512)
 fn main(
     @builtin(workgroup_id) wid: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
     @builtin(num_workgroups) nwg: vec3<u32>,
 ) {
     let wg = wid.x + wid.y * nwg.x;
-    let g = wg * 256u + lid;
+    let g = wg * 512u + lid;
     if (g >= (p.n + 3u) / 4u) {
         return;
     }
