@@ -70,7 +70,6 @@ KERNELS = {
     "svd": Kernel("linalg_svd.wgsl", True, (("a", "w"), ("v", "w")), _STATE, _TURNS),
     "svdvals": Kernel("linalg_svd.wgsl", True, (("a", "w"),), _STATE, _TURNS),
     "eigh": Kernel("linalg_eigh.wgsl", True, (("a", "w"), ("v", "w")), _ROTATIONS + _STATE, _TURNS),
-    "eigvalsh": Kernel("linalg_eigh.wgsl", True, (("a", "w"),), _ROTATIONS + _STATE, _TURNS),
 }  # fmt: skip
 
 

@@ -51,6 +51,7 @@ def _key(x):
 
 def on(device: str, op, args, kwargs):
     """op for tensors of the same shapes elsewhere: for its result's shapes, or for its complaints."""
+
     def twin(x):
         if not isinstance(x, torch.Tensor):
             return x
@@ -191,8 +192,12 @@ def lu_(a, pivots, info, pivot: bool = True) -> None:
     k = min(m, n)
     if not batch * k:
         return
-    for start in range(0, k, BLOCK):
-        stop = min(start + BLOCK, k)
+    team = team_size(m, caps())
+    block = BLOCK
+    while block > 1 and block * (-(-m * block // team) // 2 + 2 * (-(-m // team)) + 16) > TRIPS:
+        block //= 2
+    for start in range(0, k, block):
+        stop = min(start + block, k)
         panel = a[:, start:, start:stop]
         run(
             "lu", a.dtype, (panel,), (pivots, info), m - start, m=m - start, n=stop - start, count=k, first=start,
@@ -214,6 +219,7 @@ def householder_(a, tau) -> None:
     k = min(m, n)
     if not batch * k:
         return
+    within_trips(m)
     team = team_size(max(m, n), caps())
 
     def trips(i):
@@ -228,12 +234,19 @@ def reflect_(a, tau, x, forwards: bool, conjugate: bool = False, conjugate_tau: 
     m, k = a.shape[-2], tau.shape[-1]
     if not x.numel() or not k:
         return
+    within_trips(m)
     parts = ranges(k, lambda i: 2 * (m - i) + 2)
     for first, last in parts if forwards else reversed(parts):
         run(
             "reflect", x.dtype, (a, x), (tau,), columns=x.shape[-1], m=m, count=k, first=first, last=last,
             forwards=forwards, conjugate=conjugate, conjugate_tau=conjugate_tau,
         )  # fmt: skip
+
+
+def within_trips(rows: int) -> None:
+    """Refuses what one thread of a software adapter cannot walk twice."""
+    if caps().kind == "cpu" and 2 * rows > TRIPS:
+        raise Unsupported("webgpu: a software adapter cannot loop over so many rows")
 
 
 def ranges(count: int, trips) -> list[tuple[int, int]]:

@@ -145,17 +145,20 @@ def linalg_eigh(A, UPLO="L", compute_v=True):
     device_copy(diagonal.real if A.is_complex() else diagonal, x.diagonal(dim1=-2, dim2=-1))
     scale = _scale(x)
     _check_finite(scale, "linalg.eigh", n, A.dim() == 2)
-    x = flat((x / scale).contiguous())
+    scaled = flat(x / scale)
+    x = copied(scaled, T.empty(scaled.shape, scaled.dtype))
     batch = x.shape[0]
-    v = eye((batch,), n, n, A.dtype) if compute_v else None
+    v = eye((batch,), n, n, A.dtype)
     half = (n + 1) // 2
-    team = team_size(half * n // 4, caps())
-    trips = (3 if compute_v else 2) * -(-half * n // team) + -(-half // team) + 1
+    work = half * n // 4  # each thread of a team has a few elements of a round
+    team = team_size(work, caps())
+    trips = 3 * -(-half * n // team) + -(-half // team) + 1
     rotations = T.empty((batch * half * 4,), torch.float32)
     if n > 1:
-        operands = (x, v) if compute_v else (x,)
-        _sweeps("eigh" if compute_v else "eigvalsh", operands, (rotations,), n, n, half * n // 4, trips)
-    w = x.diagonal(dim1=-2, dim2=-1)
+        _sweeps("eigh", (x, v), (rotations,), n, n, work, trips)
+    # Rayleigh's quotients rather than the diagonal, which thousands of rotations have rounded: their error is the
+    # square of the vectors'. That is why the vectors are computed even where only the values are wanted.
+    w = (v.conj() * torch.bmm(scaled, v)).sum(-2)
     w = (w.real if w.is_complex() else w).reshape(values.shape) * scale.squeeze(-1)
     if compute_v:
         w, v = _ordered(w, False, v.reshape(A.shape))

@@ -65,12 +65,10 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
                     // What a rotation is for is exact: zero beside the diagonal, and no imaginary part on it.
                     a[o + k * p.a_r + ij.x * p.a_c] = select(select(xy[0], real(re(xy[0])), k == ij.x), real(0.0), k == ij.y);
                     a[o + k * p.a_r + ij.y * p.a_c] = select(select(xy[1], real(re(xy[1])), k == ij.y), real(0.0), k == ij.x);
-{% if name == "eigh" %}
                     let vo = p.v_o + b * p.v_b + k * p.v_r;
                     let vw = turned(v[vo + ij.x * p.v_c], v[vo + ij.y * p.v_c], r, u);
                     v[vo + ij.x * p.v_c] = vw[0];
                     v[vo + ij.y * p.v_c] = vw[1];
-{% endif %}
                 }
             }
             meet();
