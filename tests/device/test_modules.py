@@ -244,6 +244,18 @@ def test_moving_keeps_parameters_the_same_objects():
     both(run)
 
 
+def test_lazy_modules_may_be_moved_before_they_have_shapes():
+    def run(d):
+        model = nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d()).to(d)
+        model(torch.randn(5, 3).to(d))
+        assert model[0].weight.device.type == d and model[0].weight.shape == (4, 3)
+        nn.init.ones_(model[0].weight)  # the values drawn are the device's own
+        nn.init.ones_(model[0].bias)
+        return model(torch.arange(15.0).reshape(5, 3).sin().to(d))
+
+    both(run)
+
+
 def test_data_may_be_assigned_across_devices():
     x = torch.nn.Parameter(torch.zeros(3))
     (x * 2).sum().backward()

@@ -212,10 +212,13 @@ def to_copy(
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
     dtype = self.dtype if dtype is None else dtype
     strides = like_strides(self, memory_format)
+    sizes = self.size()  # not .shape, which lazy modules' parameters refuse to give before the first call
     if device is None or device.type == T.NAME:
-        out = T.empty(self.shape, dtype, strides)
+        out = T.empty(sizes, dtype, strides)
     else:
-        out = torch.empty_strided(self.shape, strides, dtype=dtype, device=device)
+        out = torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+    if not out.numel():
+        return out
     return copy_from(self, out)  # torch also comes here with a tensor of the CPU on its way to the device
 
 
