@@ -3,6 +3,7 @@
 import torch
 
 from .. import tensor as T
+from ..kernels.linalg import BLOCK
 from .copy import device_copy
 from .linalg import (
     REAL,
@@ -32,7 +33,7 @@ def _cholesky(x, out, upper: bool) -> tuple[torch.Tensor, torch.Tensor]:
         device_copy(x.triu() if upper else x.tril(), out)
         a = flat(out)
         cholesky_(a.mT if upper else a, info)
-        if x.shape[-1] > 1:
+        if x.shape[-1] > BLOCK:  # matrix products between blocks have written the other triangle
             device_copy(out.triu() if upper else out.tril(), out)
     return out, info
 
