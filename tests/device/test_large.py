@@ -1,5 +1,7 @@
 """Tensors larger than one binding, and more workgroups than one dimension holds."""
 
+import dataclasses
+
 import torch
 
 from webgpu_backend.runtime.gpu import gpu
@@ -18,14 +20,12 @@ def test_elementwise_beyond_one_binding():
     if limit > 256 << 20:
         limit = 256 << 20  # a discrete card's limit is gigabytes; the split is then forced below
     n = limit // 2 + 13
-    gpu_caps, queue = gpu().caps, gpu().queue
+    device, queue = gpu(), gpu().queue
+    own = device.caps
     x = torch.arange(n, dtype=torch.int32) % 251
     d = x.to("webgpu").to(torch.int32)
     assert d.untyped_storage().nbytes() > limit
-    if gpu_caps.max_binding > limit:
-        import dataclasses
-
-        queue.caps = dataclasses.replace(gpu_caps, max_binding=limit)
+    device.caps = queue.caps = dataclasses.replace(own, max_binding=limit)
     try:
         assert torch.equal((d + 1)[-1000:].cpu(), (x + 1)[-1000:])
         d.mul_(2)
@@ -33,4 +33,4 @@ def test_elementwise_beyond_one_binding():
         narrow = d.to(torch.uint8)
         assert torch.equal(narrow.cpu(), (x * 2).to(torch.uint8))
     finally:
-        queue.caps = gpu_caps
+        device.caps = queue.caps = own

@@ -8,7 +8,8 @@ unary("sigmoid", "sigmoid(a)", promote="int_to_float")
 binary("sigmoid_backward", "a * conj((1 - b) * b)")
 binary("tanh_backward", "a * conj(1 - b * b)")
 
-unary("relu", "where(a <= 0, 0, a)")
+# Not where(a <= 0, 0, a): one GPU compiler makes max(a, 0) of that, which drops NaN.
+unary("relu", "max(a, 0)")
 unary("threshold", "where(a <= threshold, value, a)", scalars=("threshold", "value"))
 binary("threshold_backward", "where(b <= threshold, 0, a)", scalars=("threshold",))
 unary("hardtanh", "where(isnan(a), a, min(max(a, min_val), max_val))", scalars=("min_val", "max_val"))
