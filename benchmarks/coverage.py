@@ -87,7 +87,14 @@ def run(dtypes, only, jobs, report=print) -> list[dict]:
                 break
             result = child.run(index, dtype)
             if isinstance(result, str):
-                result = {"name": name, "dtype": dtype, "samples": 0, "status": "error", "detail": result, "fallbacks": {}}
+                result = {
+                    "name": name,
+                    "dtype": dtype,
+                    "samples": 0,
+                    "status": "error",
+                    "detail": result,
+                    "fallbacks": {},
+                }
             results.append(result)
             if len(results) % 100 == 0:
                 report(f"  {len(results)} of {total}")

@@ -72,7 +72,9 @@ def move(sample, device):
 def check(op, dtype, device="webgpu", limit=10) -> Outcome:
     import webgpu_backend
 
-    outcome = Outcome(op.formatted_name if hasattr(op, "formatted_name") else op.name, str(dtype).removeprefix("torch."))
+    outcome = Outcome(
+        op.formatted_name if hasattr(op, "formatted_name") else op.name, str(dtype).removeprefix("torch.")
+    )
     outcome.name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
     differentiable = (dtype.is_floating_point or dtype.is_complex) and op.supports_autograd
     webgpu_backend.reset_fallbacks()
@@ -256,6 +258,3 @@ def database():
     from torch.testing._internal.common_methods_invocations import op_db
 
     return op_db
-
-
-

@@ -31,7 +31,8 @@ for _ in range(2):
 loss.item()
 end = time.perf_counter()
 compiled = webgpu_backend.stats()["pipelines_compiled"]
-print(f"{torch_at - start:.3f} {backend_at - torch_at:.3f} {device_at - backend_at:.3f} {end - device_at:.3f} {compiled}")
+times = (torch_at - start, backend_at - torch_at, device_at - backend_at, end - device_at)
+print(*(f"{t:.3f}" for t in times), compiled)
 """
 
 

@@ -9,4 +9,3 @@ from .frontend.stats import stats  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = ["decompositions", "fallbacks", "reset_fallbacks", "stats"]
-

@@ -14,8 +14,8 @@ from . import dtypes
 from .kernels.layout import View, contiguous_strides, span
 from .program import Window
 from .runtime.blocks import Block, Lease, size_class
-from .runtime.gpu import gpu
 from .runtime.errors import OutOfMemory
+from .runtime.gpu import gpu
 
 NAME = "webgpu"
 DEVICE: torch.device  # set by frontend.device
@@ -59,8 +59,8 @@ class Meta:
             raise TypeError(f"webgpu: tensors of dtype {dtype} are not supported")
         if dtype in (torch.float64, torch.complex128) and not gpu().caps.f64:
             raise TypeError(
-                f"webgpu: {dtype} needs an adapter with the shader-f64 feature, and {gpu().name} was opened without it; "
-                f"use {'torch.float32' if dtype is torch.float64 else 'torch.complex64'} "
+                f"webgpu: {dtype} needs an adapter with the shader-f64 feature, and {gpu().name} was opened without "
+                f"it; use {'torch.float32' if dtype is torch.float64 else 'torch.complex64'} "
                 "(tensor.float(), or torch.set_default_dtype(torch.float32))"
             )
         n = len(sizes)

@@ -10,8 +10,11 @@ import torch
 import webgpu_backend
 from webgpu_backend.launch import launch
 from webgpu_backend.program import Program
-from webgpu_backend.runtime.gpu import gpu
 from webgpu_backend.runtime.errors import DeviceError
+from webgpu_backend.runtime.gpu import gpu
+
+
+HEAD = "@group(0) @binding(0) var<storage, read_write> o: array<f32>;\n@compute @workgroup_size(1)\n"
 
 
 def alive():
@@ -66,14 +69,14 @@ def test_overlapping_inplace_reads_before_it_writes():
 
 
 def test_bad_wgsl_names_the_line():
-    text = "@group(0) @binding(0) var<storage, read_write> o: array<f32>;\n@compute @workgroup_size(1)\nfn main() {\n  o[0] = 1u;\n}\n"
+    text = HEAD + "fn main() {\n  o[0] = 1u;\n}\n"
     with pytest.raises(DeviceError, match=r"bad_store[\s\S]*>    4 \|   o\[0\] = 1u;"):
         launch(Program("bad_store", text, "w", 0), (ours(),), b"", (1, 1, 1))
     alive()
 
 
 def test_refused_batch_raises_and_the_next_one_runs():
-    text = "@group(0) @binding(0) var<storage, read_write> o: array<f32>;\n@compute @workgroup_size(1)\nfn main() { o[0] = 1.0; }\n"
+    text = HEAD + "fn main() { o[0] = 1.0; }\n"
     launch(Program("too_many_groups", text, "w", 0), (ours(),), b"", (70000, 1, 1))
     with pytest.raises(DeviceError, match="70000"):
         torch.webgpu.synchronize()
@@ -174,7 +177,9 @@ def test_fallback_is_named_and_counted():
         print("reset", webgpu_backend.fallbacks())
     """
     warn = run(code.format(mode="warn"))
-    assert "warnings 1" in warn.stdout and "linalg_eig" in warn.stdout and "reset {}" in warn.stdout, warn.stdout + warn.stderr
+    assert "warnings 1" in warn.stdout and "linalg_eig" in warn.stdout and "reset {}" in warn.stdout, (
+        warn.stdout + warn.stderr
+    )
     silent = run(code.format(mode="silent"))
     assert "warnings 0" in silent.stdout and "linalg_eig" in silent.stdout, silent.stdout + silent.stderr
     error = run(code.format(mode="error"))

@@ -11,7 +11,9 @@ from ..program import Program, Window
 from ..runtime.gpu import gpu
 
 _BINDING = re.compile(r"@group\((\d+)\)\s*@binding\((\d+)\)\s*var\s*<\s*(\w+)\s*(?:,\s*(\w+)\s*)?>\s*(\w+)")
-_ENTRY = re.compile(r"@compute\s*@workgroup_size\(\s*(\d+)u?\s*(?:,\s*(\d+)u?\s*)?(?:,\s*(\d+)u?\s*)?,?\s*\)\s*fn\s+(\w+)")
+_ENTRY = re.compile(
+    r"@compute\s*@workgroup_size\(\s*(\d+)u?\s*(?:,\s*(\d+)u?\s*)?(?:,\s*(\d+)u?\s*)?,?\s*\)\s*fn\s+(\w+)"
+)
 _STRUCT = re.compile(r"struct\s+P\s*\{([^}]*)\}")
 _FIELD = re.compile(r"(\w+)\s*:\s*(\w+)")
 _FORMATS = {"f32": "f", "i32": "i", "u32": "I"}
@@ -33,8 +35,8 @@ class Kernel:
         tensors, numbers = args[: len(self.names)], args[len(self.names) :]
         if len(args) != len(self.names) + len(self.fields):
             raise TypeError(
-                f"{self.__name__}() takes {len(self.names)} tensors ({', '.join(self.names)}) and {len(self.fields)} numbers "
-                f"({', '.join(n for n, _ in self.fields) or 'none'}), got {len(args)} arguments"
+                f"{self.__name__}() takes {len(self.names)} tensors ({', '.join(self.names)}) and {len(self.fields)} "
+                f"numbers ({', '.join(n for n, _ in self.fields) or 'none'}), got {len(args)} arguments"
             )
         buffers = []
         for name, access, tensor in zip(self.names, self.program.access, tensors):
@@ -61,8 +63,8 @@ class Kernel:
         if not tensor.is_contiguous() or tensor.storage_offset():
             if access == "w":
                 raise ValueError(
-                    f"{self.__name__}(): {name} is written, so it must be contiguous and start its storage; got strides "
-                    f"{tuple(tensor.stride())} and offset {tensor.storage_offset()}"
+                    f"{self.__name__}(): {name} is written, so it must be contiguous and start its storage; got "
+                    f"strides {tuple(tensor.stride())} and offset {tensor.storage_offset()}"
                 )
             tensor = tensor.clone(memory_format=torch.contiguous_format)
         return Window(T.block_of(tensor), 0, (tensor.numel() * tensor.element_size() + 3) & ~3)
@@ -115,7 +117,9 @@ def compile_shader(source: str, *, trusted: bool = False) -> ShaderLibrary:
     A one-dimensional call of more than 65,535 workgroups is spread over two dimensions: use `workgroup_id.y` then.
     """
     text = re.sub(r"//[^\n]*", "", source)
-    bindings = sorted((int(i), access or "read", name) for g, i, space, access, name in _BINDING.findall(text) if g == "0")
+    bindings = sorted(
+        (int(i), access or "read", name) for g, i, space, access, name in _BINDING.findall(text) if g == "0"
+    )
     if [i for i, _, _ in bindings] != list(range(len(bindings))):
         raise ValueError(f"bindings of group 0 must be numbered from 0 without gaps, got {[i for i, _, _ in bindings]}")
     struct = _STRUCT.search(text)

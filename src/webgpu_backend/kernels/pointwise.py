@@ -1,7 +1,7 @@
 """Elementwise kernels: one expression over any dtypes, layouts and broadcasts."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from struct import Struct, pack
 
 from ..dtypes import ALL, DType, carrier
@@ -131,7 +131,7 @@ def _workgroup(caps: Caps) -> int:
     return WIDE if caps.kind == "gpu" and caps.workgroup_size >= WIDE else WORKGROUP[caps.kind]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, tiled, aliases, caps):
     compute = carrier(ALL[compute_name], caps)
     types = dict(spec.types)

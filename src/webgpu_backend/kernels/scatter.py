@@ -42,9 +42,7 @@ def atomic(how: str, dtype: DType) -> bool:
     return how == "set" or dtype.size <= 4 or (how == "sum" and dtype.name in ("int64", "uint64"))
 
 
-def plan(
-    shape, dtype: DType, how: str, target, value, axes: list[Axis], caps: Caps, windowed: bool = False
-) -> Plan:
+def plan(shape, dtype: DType, how: str, target, value, axes: list[Axis], caps: Caps, windowed: bool = False) -> Plan:
     """target[offset + c . strides + sum of index * step] (how)= value[c], for every c in `shape`.
 
     `target` and `value` are (strides, offset); a value of None is one element whose bits end the parameters.

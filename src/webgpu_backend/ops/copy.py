@@ -204,9 +204,7 @@ def clone(self, *, memory_format=None):
 
 
 @custom("_to_copy")
-def to_copy(
-    self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None
-):
+def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
     """Registered because torch's own would pin the host's memory for a copy that need not be waited for."""
     if layout is not None and layout is not torch.strided:
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")

@@ -90,7 +90,7 @@ def _linspace(start, end, steps, dtype, base=None):
         line = torch.complex(real, imaginary).to(dtype)
         return line if base is None else torch.pow(base, line)
     if dtype is torch.bool:
-        raise NotImplementedError('"linspace_cpu" not implemented for \'Bool\'')
+        raise NotImplementedError("\"linspace_cpu\" not implemented for 'Bool'")
     if not dtype.is_floating_point:
         start, end = int(start), int(end)
     # Integers are cut off from a sum in double precision on the CPU: as many bits as the adapter has.

@@ -13,8 +13,8 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import pointwise
 from ..kernels.layout import View, contiguous_strides, numel
-from ..runtime.gpu import gpu
 from ..runtime.errors import BindingTooLarge
+from ..runtime.gpu import gpu
 from .table import Pointwise
 
 _KINDS = {

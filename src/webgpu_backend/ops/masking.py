@@ -133,7 +133,6 @@ def masked_scatter_(self, mask, source):
     return self
 
 
-
 # -- filling
 
 
@@ -176,10 +175,7 @@ def equal(self, other):
     if self.device != other.device:
         raise RuntimeError(f"Cannot compare two tensors on different devices. Got: {self.device} and {other.device}")
     if self.dtype != other.dtype:
-        raise RuntimeError(
-            f"Expected all tensors to have the same dtype, but found {_name(self)} and "
-            f"{_name(other)}"
-        )
+        raise RuntimeError(f"Expected all tensors to have the same dtype, but found {_name(self)} and {_name(other)}")
     if self.shape != other.shape:
         return False
     return not self.numel() or bool(torch.eq(self, other).all().item())

@@ -82,8 +82,8 @@ def choose(adapters: list[Any] | None = None) -> Choice:
     adapters = enumerate_adapters() if adapters is None else adapters
     if not adapters:
         raise RuntimeError(
-            "webgpu: no adapter found. WebGPU needs a Vulkan, Metal or D3D12 driver; on Debian or Ubuntu without a GPU: "
-            "apt-get install mesa-vulkan-drivers libvulkan1"
+            "webgpu: no adapter found. WebGPU needs a Vulkan, Metal or D3D12 driver; on Debian or Ubuntu without a "
+            "GPU: apt-get install mesa-vulkan-drivers libvulkan1"
         )
     wanted = env.ADAPTER
     if not wanted:

@@ -98,7 +98,9 @@ class Pool:
         if self.dead:
             raise DeviceLost(self.dead)
         if nbytes > self.max_buffer:
-            raise OutOfMemory(f"a buffer of {nbytes} bytes is larger than the adapter's limit of {self.max_buffer} bytes")
+            raise OutOfMemory(
+                f"a buffer of {nbytes} bytes is larger than the adapter's limit of {self.max_buffer} bytes"
+            )
         heap = self.free.setdefault(size, [])
         real = min(size, self.max_buffer)
         try:

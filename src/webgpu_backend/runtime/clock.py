@@ -18,9 +18,7 @@ class Clock:
             raise DeviceError(f"{gpu.name} was opened without the timestamp-query feature: kernel times are not known")
         self.queue = gpu.queue
         self.period = lib.wgpuQueueGetTimestampPeriod(self.queue.queue)
-        descriptor = ffi.new(
-            "WGPUQuerySetDescriptor *", {"type": lib.WGPUQueryType_Timestamp, "count": 2 * PASSES}
-        )
+        descriptor = ffi.new("WGPUQuerySetDescriptor *", {"type": lib.WGPUQueryType_Timestamp, "count": 2 * PASSES})
         with checked("query set"):
             self.queries = lib.wgpuDeviceCreateQuerySet(self.queue.device, descriptor)
         usage = lib.WGPUBufferUsage_QueryResolve | lib.WGPUBufferUsage_CopySrc

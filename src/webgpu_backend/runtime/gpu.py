@@ -4,7 +4,6 @@ import os
 from threading import RLock
 from typing import Any
 
-
 _lock = RLock()
 _gpu: "Gpu | None" = None
 _forked = False

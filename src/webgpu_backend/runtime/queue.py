@@ -7,9 +7,9 @@ from ..program import Caps, Dispatch, Program, Window
 from . import faults, transfer
 from .blocks import Block
 from .buffers import USAGE, Pool
+from .clock import Clock
 from .errors import BindingTooLarge, DeviceError, DeviceLost
 from .native import NULL, checked, classify, error_handler, ffi, lib
-from .clock import Clock
 from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
 
 # The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.
@@ -359,4 +359,3 @@ class Queue:
             usage = lib.WGPUBufferUsage_MapRead | lib.WGPUBufferUsage_CopyDst
             found = self._staging[wanted] = self.pool.create_buffer(wanted, usage)
         return found
-

@@ -97,9 +97,7 @@ class Transfer:
         if stage.status[0] != lib.WGPUMapAsyncStatus_Success:
             raise DeviceError(f"mapping a staging buffer failed with status {stage.status[0]}")
         stage.is_mapped = True
-        get = (
-            lib.wgpuBufferGetConstMappedRange if stage.mode == lib.WGPUMapMode_Read else lib.wgpuBufferGetMappedRange
-        )
+        get = lib.wgpuBufferGetConstMappedRange if stage.mode == lib.WGPUMapMode_Read else lib.wgpuBufferGetMappedRange
         return int(ffi.cast("uintptr_t", get(stage.handle, 0, CHUNK)))
 
     def _copy(self, target: int, source: int, nbytes: int, stage: _Stage) -> None:
