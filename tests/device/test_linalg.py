@@ -166,6 +166,17 @@ def test_qr(shape, dtype, adapter_class):  # noqa: F811
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_qr_of_very_large_and_small(scale, dtype):
+    x = sample((6, 4), dtype)
+    q, r = torch.linalg.qr((x * scale).to("webgpu"))
+    want_q, want_r = torch.linalg.qr(x)
+    close(q, want_q)
+    close(r / scale, want_r)
+    close(torch.linalg.qr(torch.zeros(3, 2, dtype=dtype, device="webgpu")), torch.linalg.qr(torch.zeros(3, 2, dtype=dtype)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(5, 3), (2, 4, 4), (2, 1, 200, 130), (3, 0)])
 def test_reflectors(shape, dtype, adapter_class):  # noqa: F811
     a, tau = torch.geqrf(sample(shape, dtype))

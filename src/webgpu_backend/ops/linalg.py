@@ -223,7 +223,7 @@ def householder_(a, tau) -> None:
     team = team_size(max(m, n), caps())
 
     def trips(i):
-        return 2 * (m - i) * (-(-(n - i) // team)) + 2 * (-(-(m - i) // team)) + 10
+        return 2 * (m - i) * (-(-(n - i) // team)) + 3 * (-(-(m - i) // team)) + 20
 
     for first, last in ranges(k, trips):
         run("householder", a.dtype, (a,), (tau,), max(m, n), m=m, n=n, count=k, first=first, last=last)

@@ -10,24 +10,32 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
     }
     let o = p.a_o + b * p.a_b;
     for (var k = p.first; k < p.last; k = k + 1u) {
+        // In units of the column's largest element: squares of very large or small ones leave float32.
+        var high = 0.0;
+        for (var i = k + t; i < p.m; i = i + TEAM) {
+            high = max(high, size(a[o + i * p.a_r + k * p.a_c]));
+        }
+        let top = team_max(t, high);
+        let unit = select(1.0 / top, 1.0, top == 0.0);
         var sum = 0.0;
         for (var i = k + 1u + t; i < p.m; i = i + TEAM) {
-            sum = sum + square(a[o + i * p.a_r + k * p.a_c]);
+            sum = sum + square(a[o + i * p.a_r + k * p.a_c] * unit);
         }
         let below = team_sum(t, sum);
         let diagonal = o + k * (p.a_r + p.a_c);
-        let alpha = a[diagonal];
+        let alpha = a[diagonal] * unit;
+        var beta = re(a[diagonal]);
         meet();
-        var beta = re(alpha);
         var factor = real(0.0);
         if (!(below == 0.0 && im(alpha) == 0.0)) {
             let norm = sqrt(square(alpha) + below);
-            beta = select(norm, -norm, re(alpha) >= 0.0);
-            let scale = over(real(1.0), alpha - real(beta));
-            factor = (real(beta) - alpha) / beta;
+            let signed_norm = select(norm, -norm, re(alpha) >= 0.0);
+            let scale = over(real(1.0), alpha - real(signed_norm));
+            beta = top * signed_norm;
+            factor = (real(signed_norm) - alpha) / signed_norm;
             for (var i = k + 1u + t; i < p.m; i = i + TEAM) {
                 let at = o + i * p.a_r + k * p.a_c;
-                a[at] = mul(a[at], scale);
+                a[at] = mul(a[at] * unit, scale);
             }
         }
         if (t == 0u) {

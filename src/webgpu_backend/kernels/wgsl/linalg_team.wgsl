@@ -20,3 +20,17 @@ fn team_sum(t: u32, value: f32) -> f32 {
     workgroupBarrier();
     return sum;
 }
+
+fn team_max(t: u32, value: f32) -> f32 {
+    part[t] = value;
+    workgroupBarrier();
+    for (var s = TEAM / 2u; s > 0u; s = s / 2u) {
+        if (t < s) {
+            part[t] = max(part[t], part[t + s]);
+        }
+        workgroupBarrier();
+    }
+    let largest = part[0];
+    workgroupBarrier();
+    return largest;
+}
