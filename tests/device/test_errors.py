@@ -13,7 +13,6 @@ from webgpu_backend.program import Program
 from webgpu_backend.runtime.errors import DeviceError
 from webgpu_backend.runtime.gpu import gpu
 
-
 HEAD = "@group(0) @binding(0) var<storage, read_write> o: array<f32>;\n@compute @workgroup_size(1)\n"
 
 

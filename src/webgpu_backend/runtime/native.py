@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from wgpu.backends.wgpu_native import ffi
+from wgpu.backends.wgpu_native import ffi, lib  # noqa: F401  lib is for the neighbours
 from wgpu.backends.wgpu_native._api import error_handler
 
 from .errors import DeviceError, DeviceLost, OutOfMemory
