@@ -61,7 +61,7 @@ def _speech(model):
 
 
 def _waveform(model):
-    return {"input_values": torch.randn(2, 1200)}
+    return {"input_values": torch.randn(2, 1200), "labels": _tokens(2, 3) % 30 + 1}
 
 
 _DECODER = dict(

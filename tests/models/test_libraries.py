@@ -1,6 +1,9 @@
 """Training through peft, accelerate and the transformers Trainer."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -10,6 +13,7 @@ peft = pytest.importorskip("peft")
 accelerate = pytest.importorskip("accelerate")
 
 from tests.models import _zoo  # noqa: E402
+from webgpu_backend.frontend import packages  # noqa: E402
 
 D = "webgpu"
 
@@ -28,7 +32,10 @@ def chosen(monkeypatch):
     def choose(device):
         for state in (AcceleratorState, PartialState, GradientState):
             state._reset_state()
-        monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", device)
+        if device is None:
+            monkeypatch.delenv("ACCELERATE_TORCH_DEVICE", raising=False)
+        else:
+            monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", device)
 
     yield choose
     for state in (AcceleratorState, PartialState, GradientState):
@@ -137,10 +144,9 @@ def test_accelerate(chosen, tmp_path):
     assert all(torch.equal(v.cpu(), before[k]) and v.device.type == D for k, v in model.state_dict().items())
 
 
-@pytest.mark.parametrize("precision", ["bf16"])
-def test_accelerate_in_mixed_precision(chosen, precision):
+def test_accelerate_in_mixed_precision(chosen):
     expected, *_ = accelerated(chosen, "cpu")
-    losses, *_ = accelerated(chosen, D, mixed_precision=precision)
+    losses, *_ = accelerated(chosen, D, mixed_precision="bf16")
     assert losses == pytest.approx(expected, rel=5e-2)
     assert losses != expected
 
@@ -198,10 +204,46 @@ def test_trainer(chosen, tmp_path):
     assert logits.shape == (16, 8, _zoo.VOCABULARY)
 
 
-@pytest.mark.parametrize("options", [{"gradient_checkpointing": True}], ids=str)
+@pytest.mark.parametrize("options", [{"bf16": True}, {"gradient_checkpointing": True}], ids=str)
 def test_trainer_options(chosen, tmp_path, options):
     reference = trainer(chosen, "cpu", tmp_path / "cpu")
     reference.train()
     ours = trainer(chosen, D, tmp_path / "ours", **options)
     ours.train()
-    assert curve(ours) == pytest.approx(curve(reference), rel=3e-2 if "16" in str(options) else 1e-3)
+    assert curve(ours) == pytest.approx(curve(reference), rel=3e-2 if "bf16" in options else 1e-3)
+
+
+# -- a script that names no device
+
+
+@pytest.mark.parametrize("worth", [True, False])
+def test_the_device_of_a_script_that_names_none(chosen, monkeypatch, tmp_path, worth):
+    """A GPU is picked as CUDA would be; a software adapter, slower than the CPU it runs on, is not."""
+    chosen(None)
+    monkeypatch.setattr(packages, "_chosen", lambda: worth)
+    expected = D if worth else "cpu"
+    assert accelerate.Accelerator().device.type == expected
+    assert transformers.TrainingArguments(output_dir=tmp_path).device.type == expected
+    chosen(None)
+    assert transformers.TrainingArguments(output_dir=tmp_path, use_cpu=True).device.type == "cpu"
+    chosen(None)
+    assert accelerate.Accelerator(cpu=True).device.type == "cpu"
+
+    model, _ = _zoo.build("qwen2")
+    model.save_pretrained(tmp_path / "model")
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model", device_map="auto")
+    assert {p.device.type for p in loaded.parameters()} == {expected}
+
+
+def test_packages_that_were_imported_first(tmp_path):
+    """They have bound one another's functions by name before the device exists."""
+    script = f"""
+import safetensors.torch, accelerate, transformers, transformers.training_args, torch, sys
+assert "webgpu_backend" not in sys.modules
+import webgpu_backend
+safetensors.torch.save_file({{"a": torch.arange(3)}}, {str(tmp_path / "x")!r})
+assert safetensors.torch.load_file({str(tmp_path / "x")!r}, device="webgpu")["a"].device.type == "webgpu"
+assert transformers.training_args.is_torch_bf16_gpu_available()
+"""
+    environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)

@@ -7,7 +7,7 @@ import pkgutil
 def install() -> None:
     """Registers the device and the operator table. Touches no adapter: that waits for the first tensor."""
     from .. import ops
-    from . import device, dispatch, doubles, safetensors, views
+    from . import device, dispatch, doubles, packages, views
 
     for module in pkgutil.iter_modules(ops.__path__):
         importlib.import_module(f"{ops.__name__}.{module.name}")
@@ -15,5 +15,5 @@ def install() -> None:
     views.patch_storage()
     views.patch_dlpack()
     doubles.patch()
-    safetensors.patch()
+    packages.patch()
     dispatch.register()

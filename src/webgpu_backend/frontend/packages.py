@@ -1,0 +1,144 @@
+"""Packages that keep a list of the devices they know, taught this one as they are imported, now or later or never."""
+
+import importlib.abc
+import importlib.util
+import sys
+from collections.abc import Callable
+
+import torch
+
+from .. import tensor as T
+from ..runtime.gpu import gpu
+from . import device as ours
+from .constructors import is_ours
+
+
+def _chosen() -> bool:
+    """Where nobody names a device: ours if it is a GPU. A software adapter is slower than torch on the same CPU."""
+    try:
+        return gpu().caps.kind == "gpu"
+    except Exception:  # no adapter at all
+        return False
+
+
+def _replace(module, name: str, new) -> None:
+    """Also in the modules that have imported it by name already."""
+    old = getattr(module, name)
+    for other in list(sys.modules.values()):
+        names = getattr(other, "__dict__", {})
+        if names.get(name) is old:
+            names[name] = new
+
+
+# -- safetensors: its Rust code refuses names it does not know, and hands numbers to torch, whose device 0 is ours
+
+
+def _safetensors(extension) -> None:
+    base = extension.safe_open
+
+    class ByDevice(type):
+        def __call__(cls, filename, framework, device="cpu", **rest):
+            named = isinstance(device, torch.device) or str(device).startswith(T.NAME)
+            return base(filename, framework, 0 if named and is_ours(device) else device, **rest)
+
+        def __instancecheck__(cls, instance):
+            return isinstance(instance, base)
+
+    _replace(extension, "safe_open", ByDevice(base.__name__, (), {"__doc__": base.__doc__}))
+
+
+# -- accelerate and the transformers Trainer: the device of a script that names none
+
+
+def _accelerate_state(module) -> None:
+    original = module.PartialState.default_device.fget
+
+    def default_device(self):
+        device = original(self)
+        return torch.device(T.NAME) if device.type == "cpu" and _chosen() else device
+
+    module.PartialState.default_device = property(default_device, doc=original.__doc__)
+
+
+def _accelerate_memory(module) -> None:
+    original = module.get_max_memory
+
+    def get_max_memory(max_memory=None):
+        found = original(max_memory)
+        if max_memory is None and not any(isinstance(k, int) for k in found) and "mps" not in found and _chosen():
+            found = {0: ours.mem_get_info()[0], **found}
+        return found
+
+    _replace(module, "get_max_memory", get_max_memory)
+
+
+def _training_arguments(module) -> None:
+    cached = vars(module.TrainingArguments)["_setup_devices"]
+    original = cached.fget if hasattr(cached, "fget") else cached.func
+
+    def _setup_devices(self):
+        device = original(self)
+        chosen = getattr(self.distributed_state, "device", device)
+        return chosen if device.type == "cpu" and not self.use_cpu and is_ours(chosen) else device
+
+    replacement = type(cached)(_setup_devices)
+    if hasattr(replacement, "__set_name__"):
+        replacement.__set_name__(module.TrainingArguments, "_setup_devices")
+    module.TrainingArguments._setup_devices = replacement
+
+
+def _transformers(module) -> None:
+    original = module.is_torch_bf16_gpu_available
+
+    def is_torch_bf16_gpu_available():
+        return original() or is_ours(torch.accelerator.current_accelerator())
+
+    _replace(module, "is_torch_bf16_gpu_available", is_torch_bf16_gpu_available)
+
+
+PATCHES: dict[str, Callable] = {
+    "safetensors._safetensors_rust": _safetensors,
+    "accelerate.state": _accelerate_state,
+    "accelerate.utils.modeling": _accelerate_memory,
+    "transformers.training_args": _training_arguments,
+    "transformers.utils.import_utils": _transformers,
+}
+
+
+def _apply(name: str, module) -> None:
+    """Another release may have renamed what is patched: then it works as it does without us."""
+    try:
+        PATCHES[name](module)
+    except (AttributeError, KeyError, TypeError):
+        pass
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Waits for the modules to patch, and patches each as soon as it is loaded."""
+
+    def __init__(self):
+        self.waiting = set(PATCHES)
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.waiting:
+            return None
+        self.waiting.remove(name)  # the search below comes here again
+        spec = importlib.util.find_spec(name)
+        if spec is not None:
+            load = spec.loader.exec_module
+
+            def exec_module(module):
+                load(module)
+                _apply(name, module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def patch() -> None:
+    finder = _Finder()
+    for name in list(finder.waiting):
+        if name in sys.modules:
+            finder.waiting.remove(name)
+            _apply(name, sys.modules[name])
+    sys.meta_path.insert(0, finder)
