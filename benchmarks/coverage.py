@@ -1,8 +1,11 @@
-"""PyTorch's operator database on the device, every operator in a process that survives.
+"""PyTorch's databases of operators, modules, optimizers and references on the device, every entry in a process that
+survives.
 
     python -m benchmarks.coverage [--dtypes float32,int64] [--only softmax] [--jobs 2] [--json out.json]
+    python -m benchmarks.coverage --databases op,module,optim,ref
 
-Prints one row per dtype: operators with samples, right, native (no CPU fallback), and what is left.
+Prints one row per dtype: operators with samples, right, native (no CPU fallback), and what is left; then one row per
+other database, which are run in float32. `python -m benchmarks.optable out.json` makes docs/ops.md of the result.
 """
 
 import argparse
@@ -19,16 +22,17 @@ PER_OPERATOR_SECONDS = 180
 
 
 def worker() -> None:
-    """Reads `index dtype` lines, writes one JSON line each."""
+    """Reads `database index dtype` lines, writes one JSON line each."""
     import torch
 
-    from .opcheck import check, database
+    from .databases import DATABASES
 
     torch.set_num_threads(1)
-    db = database()
     for line in sys.stdin:
-        index, dtype = line.split()
-        print("\x1e" + json.dumps(asdict(check(db[int(index)], getattr(torch, dtype)))), flush=True)
+        name, index, dtype = line.split()
+        database = DATABASES[name]
+        outcome = database.check(database.load()[int(index)], getattr(torch, dtype))
+        print("\x1e" + json.dumps(asdict(outcome)), flush=True)
 
 
 class Worker:
@@ -37,7 +41,7 @@ class Worker:
     def __init__(self):
         self.process = None
 
-    def run(self, index: int, dtype: str) -> dict | str:
+    def run(self, database: str, index: int, dtype: str) -> dict | str:
         if self.process is None:
             env = {**os.environ, "WEBGPU_FALLBACK": "silent"}
             self.process = subprocess.Popen(
@@ -47,7 +51,7 @@ class Worker:
         timer = threading.Timer(PER_OPERATOR_SECONDS, self.process.kill)
         timer.start()
         try:
-            self.process.stdin.write(f"{index} {dtype}\n")
+            self.process.stdin.write(f"{database} {index} {dtype}\n")
             self.process.stdin.flush()
             for line in self.process.stdout:
                 if line.startswith("\x1e"):
@@ -62,19 +66,27 @@ class Worker:
             timer.cancel()
 
 
-def run(dtypes, only, jobs, report=print) -> list[dict]:
+def plan(databases, dtypes, only) -> Queue:
     import torch
 
-    from .opcheck import database
+    from .databases import DATABASES
+    from .opcheck import name_of
 
     work: Queue = Queue()
-    for dtype in dtypes:
-        for index, op in enumerate(database()):
-            name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
-            if only and not any(part in name for part in only):
-                continue
-            if getattr(torch, dtype) in op.dtypes:
-                work.put((index, dtype, name))
+    for database in databases:
+        for dtype in DATABASES[database].dtypes or dtypes:
+            for index, entry in enumerate(DATABASES[database].load()):
+                name = name_of(entry) if hasattr(entry, "variant_test_name") else entry.name
+                if only and not any(part in name for part in only):
+                    continue
+                if getattr(torch, dtype) in getattr(entry, "dtypes", (torch.float32,)):
+                    work.put((database, index, dtype, name))
+    return work
+
+
+def run(work: Queue, jobs: int, report=print) -> list[dict]:
+    from .opcheck import Outcome
+
     results: list[dict] = []
     total = work.qsize()
 
@@ -82,19 +94,12 @@ def run(dtypes, only, jobs, report=print) -> list[dict]:
         child = Worker()
         while True:
             try:
-                index, dtype, name = work.get_nowait()
+                database, index, dtype, name = work.get_nowait()
             except Empty:
                 break
-            result = child.run(index, dtype)
+            result = child.run(database, index, dtype)
             if isinstance(result, str):
-                result = {
-                    "name": name,
-                    "dtype": dtype,
-                    "samples": 0,
-                    "status": "error",
-                    "detail": result,
-                    "fallbacks": {},
-                }
+                result = asdict(Outcome(name, dtype, status="error", detail=result, database=database))
             results.append(result)
             if len(results) % 100 == 0:
                 report(f"  {len(results)} of {total}")
@@ -110,21 +115,35 @@ def run(dtypes, only, jobs, report=print) -> list[dict]:
     return results
 
 
+def count(rows) -> str:
+    """Entries, those with samples, right, and right without the CPU, as cells of a table."""
+    movable = [r for r in rows if r["status"] != "unmovable"]
+    right = [r for r in movable if r["status"] == "right"]
+    native = [r for r in right if not r["fallbacks"]]
+    return f"{len(rows)} | {len(movable)} | {len(right)} | {len(native)}"
+
+
 def table(results) -> str:
-    lines = ["| dtype | operators | with samples | right | native |", "|---|---|---|---|---|"]
-    for dtype in DTYPES:
-        rows = [r for r in results if r["dtype"] == dtype]
-        if rows:
-            movable = [r for r in rows if r["status"] != "unmovable"]
-            right = [r for r in movable if r["status"] == "right"]
-            native = [r for r in right if not r["fallbacks"]]
-            lines.append(f"| {dtype} | {len(rows)} | {len(movable)} | {len(right)} | {len(native)} |")
-    return "\n".join(lines)
+    from .databases import DATABASES
+
+    lines = []
+    operators = [r for r in results if r["database"] == "op"]
+    if operators:
+        lines += ["| dtype | operators | with samples | right | native |", "|---|---|---|---|---|"]
+        for dtype in DTYPES:
+            rows = [r for r in operators if r["dtype"] == dtype]
+            lines += [f"| {dtype} | {count(rows)} |"] if rows else []
+    others = {name: [r for r in results if r["database"] == name] for name in DATABASES if name != "op"}
+    if any(others.values()):
+        lines += ["", "| database | entries | with samples | right | native |", "|---|---|---|---|---|"]
+        lines += [f"| {DATABASES[name].title} | {count(rows)} |" for name, rows in others.items() if rows]
+    return "\n".join(lines).strip()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--databases", default="op", help="comma-separated, of op, module, optim and ref")
     parser.add_argument("--only", default="", help="comma-separated parts of operator names")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json")
@@ -134,8 +153,8 @@ def main() -> None:
         worker()
         return
     only = [part for part in options.only.split(",") if part]
-    results = run(options.dtypes.split(","), only, options.jobs)
-    for r in sorted(results, key=lambda r: (r["dtype"], r["status"], r["name"])):
+    results = run(plan(options.databases.split(","), options.dtypes.split(","), only), options.jobs)
+    for r in sorted(results, key=lambda r: (r["database"], r["dtype"], r["status"], r["name"])):
         if r["status"] in ("wrong", "error"):
             print(f"{r['dtype']:9} {r['status']:6} {r['name']}: {r['detail']}")
     for r in sorted(results, key=lambda r: (r["dtype"], r["name"])):
@@ -144,7 +163,7 @@ def main() -> None:
     print(table(results))
     if options.json:
         with open(options.json, "w") as file:
-            json.dump(results, file)
+            json.dump(results, file, indent=0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """One OpInfo entry on the device against the CPU: forward, gradient, and which operators fell back.
 
-Used by the coverage run and by tests/device/test_ops.py, so that both mean the same by "right".
+Used by the coverage run and by tests/device/test_ops.py, so that both mean the same by "right". The databases of
+modules and optimizers are in modulecheck.py and optimcheck.py.
 """
 
 import contextlib
@@ -25,12 +26,13 @@ RANDOM = {
     "randn", "randn_like", "randint", "randint_like", "nn.functional.dropout", "nn.functional.dropout2d",
     "nn.functional.dropout3d", "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout",
     "nn.functional.rrelu", "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
-    "pca_lowrank", "svd_lowrank",
+    "pca_lowrank", "svd_lowrank", "normal_",
 }  # fmt: skip
 # Random for some samples (dropout): those where the CPU differs from itself under another seed.
 SOMETIMES_RANDOM = {"nn.functional.scaled_dot_product_attention", "nn.functional.multi_head_attention_forward"}
-# Views of a part of a storage, addressed beyond that part: moving the tensor does not move the rest.
-UNMOVABLE = {"as_strided.partial_views"}
+# Views of a part of a storage, addressed beyond that part: moving the tensor does not move the rest. And a reference
+# that wants its sections in a tensor of the CPU.
+UNMOVABLE = {"as_strided.partial_views", "_refs.as_strided.partial_views", "_refs.tensor_split"}
 # PyTorch leaves open which of several equal values an index names, unless a stable order is asked for: such indices are
 # compared by the values they name. The number is where `dim` stands among the arguments.
 TIES = {"sort": 0, "argsort": 0, "topk": 1, "kthvalue": 1, "mode": 0}
@@ -46,6 +48,8 @@ class Outcome:
     status: str = "right"  # right, wrong, error, unmovable
     detail: str = ""
     fallbacks: dict = field(default_factory=dict)
+    database: str = "op"
+    aten: str = ""  # the operator that an entry of the operator database is about
 
 
 def to_device(x, device):
@@ -69,26 +73,43 @@ def move(sample, device):
     raise Unmovable("no transform")
 
 
+def name_of(op) -> str:
+    return op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+
+
 def check(op, dtype, device="webgpu", limit=10) -> Outcome:
+    outcome = Outcome(name_of(op), str(dtype).removeprefix("torch."), aten=op.aten_name.removeprefix("nn.functional."))
+    differentiable = (dtype.is_floating_point or dtype.is_complex) and op.supports_autograd
+
+    def samples():
+        return islice(op.sample_inputs("cpu", dtype, requires_grad=differentiable), limit)
+
+    return run(outcome, samples, lambda sample: compare(op, sample, dtype, device, differentiable))
+
+
+def check_ref(op, dtype, device="webgpu", limit=3) -> Outcome:
+    """A reference of torch._refs, forward only: its gradient is that of the operators it is made of."""
+    outcome = Outcome(name_of(op), str(dtype).removeprefix("torch."), database="ref")
+    run(outcome, lambda: islice(op.sample_inputs("cpu", dtype), limit), lambda s: compare(op, s, dtype, device, False))
+    return outcome
+
+
+def run(outcome: Outcome, make_samples, compare_one) -> Outcome:
+    """`compare_one` raises where the device is not as the CPU, and is false where the CPU itself refuses."""
     import webgpu_backend
 
-    outcome = Outcome(
-        op.formatted_name if hasattr(op, "formatted_name") else op.name, str(dtype).removeprefix("torch.")
-    )
-    outcome.name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
-    differentiable = (dtype.is_floating_point or dtype.is_complex) and op.supports_autograd
     webgpu_backend.reset_fallbacks()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
         try:
-            samples = list(islice(op.sample_inputs("cpu", dtype, requires_grad=differentiable), limit))
+            samples = list(make_samples())
         except Exception as error:  # the database itself refuses this dtype on the CPU
             outcome.status, outcome.detail = "unmovable", f"samples: {error}"
             return outcome
         for index, sample in enumerate(samples):
             try:
-                if compare(op, sample, dtype, device, differentiable):
+                if compare_one(sample):
                     outcome.samples += 1
             except Unmovable as error:
                 outcome.detail = str(error)
@@ -116,8 +137,8 @@ def _first_lines(error) -> str:
 
 def compare(op, sample, dtype, device, differentiable) -> bool:
     """False where the CPU itself refuses the sample."""
-    if f"{op.name}.{op.variant_test_name}" in UNMOVABLE:
-        raise Unmovable("its samples address memory outside the tensor")
+    if name_of(op) in UNMOVABLE:
+        raise Unmovable("its samples hold what cannot be moved")
     moved = move(sample, device)
     try:
         torch.manual_seed(1)
@@ -126,8 +147,9 @@ def compare(op, sample, dtype, device, differentiable) -> bool:
         return False
     torch.manual_seed(1)
     got = op(moved.input, *moved.args, **moved.kwargs)
-    shapes_only = op.name in UNINITIALISED
-    random = op.name in RANDOM or (op.name in SOMETIMES_RANDOM and _drops(sample))
+    name = op.name.removeprefix("_refs.")
+    shapes_only = name in UNINITIALISED
+    random = name in RANDOM or (name in SOMETIMES_RANDOM and _drops(sample))
     if random:
         torch.manual_seed(1)
         again = move(sample, device)
