@@ -140,6 +140,14 @@ def table(results) -> str:
     return "\n".join(lines).strip()
 
 
+def machine() -> dict:
+    import torch
+
+    import webgpu_backend  # noqa: F401  makes torch.webgpu
+
+    return {"torch": torch.__version__.partition("+")[0], "adapter": torch.webgpu.get_device_name()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtypes", default=",".join(DTYPES))
@@ -163,7 +171,7 @@ def main() -> None:
     print(table(results))
     if options.json:
         with open(options.json, "w") as file:
-            json.dump(results, file, indent=0)
+            json.dump({**machine(), "results": results}, file, indent=0)
 
 
 if __name__ == "__main__":
