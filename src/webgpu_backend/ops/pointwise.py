@@ -46,6 +46,11 @@ binary("lcm", "lcm(a, b)")
 _QUOTIENT = expression("div", "a / b", 2, promote=F)
 _FLOOR_QUOTIENT = expression("div_floor", "a // b", 2)
 _TRUNC_QUOTIENT = expression("div_trunc", "trunc_divide(a, b)", 2)
+# torch rounds the quotient of two 16-bit tensors to their dtype before it truncates: 2.999 is 3 in bfloat16.
+_TRUNC_STORED = {
+    torch.float16: expression("div_trunc_f16", "trunc(as_f16(a / b))", 2),
+    torch.bfloat16: expression("div_trunc_bf16", "trunc(as_bf16(a / b))", 2),
+}
 
 
 @choose("div")
@@ -55,6 +60,8 @@ def div_mode(self, other, rounding_mode):
     if rounding_mode == "floor":
         return _FLOOR_QUOTIENT, (self, other), ()
     if rounding_mode == "trunc":
+        if isinstance(other, torch.Tensor) and other.numel() > 1:
+            return _TRUNC_STORED.get(torch.result_type(self, other), _TRUNC_QUOTIENT), (self, other), ()
         return _TRUNC_QUOTIENT, (self, other), ()
     raise RuntimeError(
         "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + rounding_mode + "'"

@@ -39,3 +39,12 @@ fn f32_nextafter_f16(a: f32, b: f32) -> f32 {
     let r = select(unpack2x16float(step_bits16(f16_bits(a), a, b)).x, b, a == b);
     return select(r, f32_nan(), f32_isnan(a) || f32_isnan(b));
 }
+
+// A value as the 16-bit formats hold it.
+fn f32_as_bf16(x: f32) -> f32 {
+    return bf16_value(bf16_bits(x));
+}
+
+fn f32_as_f16(x: f32) -> f32 {
+    return unpack2x16float(f16_bits(x)).x;
+}
