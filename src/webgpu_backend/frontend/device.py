@@ -91,7 +91,7 @@ def get_device_properties(device=None) -> types.SimpleNamespace:
         backend=g.adapter.info["backend_type"],
         adapter_type=g.adapter.info["adapter_type"],
         driver=g.adapter.info["description"],
-        total_memory=_total_memory(),
+        total_memory=g.total_memory,
         max_binding_bytes=g.caps.max_binding,
         max_buffer_bytes=g.caps.max_buffer,
         features=sorted(g.device.features),
@@ -107,13 +107,6 @@ def get_device_properties(device=None) -> types.SimpleNamespace:
 def _compute_units() -> int:
     """WebGPU tells no number of compute units; a software adapter has as many as the machine has cores."""
     return (os.cpu_count() or 1) if gpu().caps.kind == "cpu" else 16
-
-
-def _total_memory() -> int:
-    """WebGPU tells no memory size: a software adapter has the machine's, others at least their largest buffer."""
-    if gpu().caps.kind == "cpu" and hasattr(os, "sysconf"):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return gpu().caps.max_buffer
 
 
 def get_device_capability(device=None) -> dict:
@@ -147,7 +140,7 @@ def memory_reserved(device=None) -> int:
     _index(device)
     if not runtime.is_initialized():
         return 0
-    return sum(b.size for b in list(gpu().pool.by_uid.values()))
+    return gpu().pool.bytes_reserved
 
 
 def max_memory_reserved(device=None) -> int:
@@ -206,7 +199,7 @@ def empty_cache() -> None:
 
 def mem_get_info(device=None) -> tuple[int, int]:
     """(free, total) as far as WebGPU lets anyone know: see `get_device_properties().total_memory`."""
-    total = _total_memory()
+    total = gpu().total_memory
     return max(total - memory_reserved(device), 0), total
 
 

@@ -111,9 +111,8 @@ def create_device(adapter: Any) -> tuple[Any, Caps]:
 def _caps(adapter: Any, device: Any) -> Caps:
     have, limits = device.features, device.limits
     f = (lambda name: False) if env.BASELINE else have.__contains__
-    software = adapter.info["adapter_type"] == "CPU"
     return Caps(
-        kind=env.CLASS or ("cpu" if software else "gpu"),
+        kind=env.CLASS or ("cpu" if is_software(adapter) else "gpu"),
         f16=f("shader-f16"),
         i64=f("shader-int64"),
         f64=f("shader-f64") and f("shader-int64"),  # f64 functions work on 64-bit patterns
@@ -129,16 +128,20 @@ def _caps(adapter: Any, device: Any) -> Caps:
     )
 
 
-def total_memory(caps: Caps) -> int:
+def is_software(adapter: Any) -> bool:
+    return adapter.info["adapter_type"] == "CPU"
+
+
+def total_memory(adapter: Any, caps: Caps) -> int:
     """WebGPU tells no memory size: a software adapter has the machine's, another at least its largest buffer."""
-    if caps.kind == "cpu" and hasattr(os, "sysconf"):
+    if is_software(adapter) and hasattr(os, "sysconf"):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return caps.max_buffer
 
 
-def memory_limit(caps: Caps) -> int:
+def memory_limit(adapter: Any, caps: Caps) -> int:
     """Bytes that may be taken from the driver. A GPU's driver refuses by itself; a software adapter never does and
     the system would end the process, so it gets most of the machine's memory."""
     if env.MEMORY_LIMIT:
         return env.MEMORY_LIMIT
-    return total_memory(caps) * 8 // 10 if caps.kind == "cpu" else 1 << 62
+    return total_memory(adapter, caps) * 8 // 10 if is_software(adapter) else 1 << 62

@@ -28,8 +28,9 @@ class Gpu:
         self.reason = choice.reason
         self.name = adapters.adapter_name(self.adapter)
         self.device, self.caps = adapters.create_device(self.adapter)
+        self.total_memory = adapters.total_memory(self.adapter, self.caps)
         handle = self.device._internal
-        self.pool = Pool(handle, self.caps.max_buffer, adapters.memory_limit(self.caps))
+        self.pool = Pool(handle, self.caps.max_buffer, adapters.memory_limit(self.adapter, self.caps))
         self.pipelines = Pipelines(handle, self.caps)
         self.queue = Queue(handle, self.device.queue._internal, self.caps, self.pool, self.pipelines)
 
