@@ -1,0 +1,64 @@
+"""Operators of PyTorch's fast path of transformer layers, assertions, and glu's second derivatives."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.device._close import close
+
+D = "webgpu"
+
+
+def _same(function, *inputs, tolerance=None):
+    close(function(*[x.to(D) for x in inputs]), function(*inputs), tolerance)
+
+
+def test_masked_softmax():
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 4, 4)
+    rows, keys = torch.rand(4, 4) > 0.6, torch.rand(2, 4) > 0.6
+    full = torch.rand(2, 3, 4, 4) > 0.6
+    _same(lambda x, m: torch._masked_softmax(x, m, 3, 0), x, rows)
+    _same(lambda x, m: torch._masked_softmax(x, m, 3, 1), x, keys)
+    _same(lambda x, m: torch._masked_softmax(x, m, 3, 2), x, full)
+    _same(lambda x, m: torch._masked_softmax(x, m), x, full)
+    some = full.clone()
+    some[..., 0] = False
+    out = torch._masked_softmax(x, some, 3, 2)
+    _same(lambda g, o, m: torch.ops.aten._masked_softmax_backward(g, o, m, 3), torch.randn(2, 3, 4, 4), out, some)
+
+
+def test_transform_bias_rescale_qkv():
+    _same(lambda x, b: torch._transform_bias_rescale_qkv(x, b, 2), torch.randn(2, 3, 24), torch.randn(24))
+
+
+def test_int_mm():
+    for kind in (torch.int8, torch.uint8):
+        a = torch.randint(0 if kind is torch.uint8 else -128, 128, (17, 33)).to(kind)
+        _same(torch._int_mm, a, torch.randint(-128, 128, (33, 9)).to(torch.int8))
+    with pytest.raises(RuntimeError, match="needs to match"):
+        torch._int_mm(torch.ones(3, 4, dtype=torch.int8, device=D), torch.ones(5, 2, dtype=torch.int8, device=D))
+
+
+def test_aminmax():
+    _same(lambda x: torch._aminmax(x), torch.randn(5, 6))
+    _same(lambda x: torch._aminmax(x, 1, True), torch.randn(5, 6))
+
+
+def test_assertions():
+    torch._assert_async(torch.ones(1, device=D))
+    for bad in (torch.zeros(()), torch.zeros(2), torch.zeros(0)):
+        with pytest.raises(RuntimeError) as expected:
+            torch._assert_async(bad)
+        with pytest.raises(RuntimeError) as got:
+            torch._assert_async(bad.to(D))
+        assert str(got.value) == str(expected.value)
+    with pytest.raises(RuntimeError, match="of mine"):
+        torch._assert_async(torch.zeros((), device=D), "of mine")
+
+
+def test_forward_mode_of_glu():
+    x, dx = torch.randn(3, 8), torch.randn(3, 8)
+    _same(lambda x, dx: torch.func.jvp(lambda t: F.glu(t, 1), (x,), (dx,)), x, dx)
+    gradient = torch.func.grad(lambda t: F.glu(t, 1).square().sum())
+    _same(lambda x, dx: torch.func.jvp(gradient, (x,), (dx,)), x, dx)
