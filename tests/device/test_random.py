@@ -293,3 +293,10 @@ def test_errors_are_torch_s(call):
             call(torch.ones(3, device=device))
         raised.append((type(error.value), str(error.value).split("\n")[0]))
     assert raised[0] == raised[1]
+
+
+def test_uniform_complex_fills_both_parts():
+    x = torch.empty(20000, dtype=torch.complex64, device="webgpu").uniform_(-2, 6)
+    for part in (x.real.cpu(), x.imag.cpu()):
+        assert -2 <= part.min() < -1.9 and 5.9 < part.max() <= 6 and abs(part.mean() - 2) < 0.1
+    assert not torch.equal(x.real.cpu(), x.imag.cpu())

@@ -103,6 +103,9 @@ def _is_float(tensor: torch.Tensor) -> bool:
 @custom("uniform_")
 def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
     low = named.get("from", from_)
+    if self.dtype == torch.complex64:  # the real and the imaginary part each
+        uniform_(torch.view_as_real(self), low, to, generator=generator)
+        return self
     if not _is_float(self) or not low <= to or math.isinf(to - low):
         _refuse("uniform_", self.dtype, low, to)
     if self.dtype == torch.float64:
