@@ -78,7 +78,7 @@ def left(results) -> list[str]:
 
 
 def page(runs: list[dict], tiers: dict[str, str]) -> str:
-    results = [r for run in runs for r in run["results"]]
+    results = list({(r["database"], r["name"], r["dtype"]): r for run in runs for r in run["results"]}.values())
     adapter = ", ".join(sorted({f"{run['adapter']}, torch {run['torch']}" for run in runs}))
     operators, cells = merged(tiers), measured(results)
     lines = [
@@ -132,7 +132,7 @@ def page(runs: list[dict], tiers: dict[str, str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", nargs="+", help="JSON files of benchmarks.coverage")
+    parser.add_argument("results", nargs="+", help="JSON files of benchmarks.coverage; later ones replace entries")
     parser.add_argument("--out", default="docs/ops.md")
     options = parser.parse_args()
     runs = []
