@@ -10,6 +10,7 @@ import torch
 from .. import tensor as T
 from ..runtime.gpu import gpu
 from . import device as ours
+from . import lightning
 from .constructors import is_ours
 
 
@@ -96,6 +97,10 @@ def _transformers(module) -> None:
     _replace(module, "is_torch_bf16_gpu_available", is_torch_bf16_gpu_available)
 
 
+def _connect(module) -> None:
+    lightning.connect(module, lambda: _chosen())
+
+
 PATCHES: dict[str, Callable] = {
     "safetensors._safetensors_rust": _safetensors,
     "accelerate.state": _accelerate_state,
@@ -103,6 +108,9 @@ PATCHES: dict[str, Callable] = {
     "transformers.training_args": _training_arguments,
     "transformers.utils.import_utils": _transformers,
 }
+for _package in ("lightning.pytorch", "pytorch_lightning"):
+    PATCHES[f"{_package}.accelerators"] = lightning.register
+    PATCHES[f"{_package}.trainer.connectors.accelerator_connector"] = _connect
 
 
 def _apply(name: str, module) -> None:
