@@ -144,9 +144,15 @@ def test_accelerate(chosen, tmp_path):
     assert all(torch.equal(v.cpu(), before[k]) and v.device.type == D for k, v in model.state_dict().items())
 
 
-def test_accelerate_in_mixed_precision(chosen):
+@pytest.mark.parametrize("precision, dtype", [("fp16", torch.float16), ("bf16", torch.bfloat16)])
+def test_accelerate_in_mixed_precision(chosen, precision, dtype):
     expected, *_ = accelerated(chosen, "cpu")
-    losses, *_ = accelerated(chosen, D, mixed_precision="bf16")
+    scale = accelerate.utils.GradScalerKwargs(init_scale=256.0)  # fits at once: no step is skipped
+    losses, accelerator, model = accelerated(chosen, D, mixed_precision=precision, kwargs_handlers=[scale])
+    assert accelerator.mixed_precision == precision
+    assert (accelerator.scaler is not None) == (precision == "fp16")
+    with accelerator.autocast():
+        assert (torch.ones(2, 2, device=D) @ torch.ones(2, 2, device=D)).dtype is dtype
     assert losses == pytest.approx(expected, rel=5e-2)
     assert losses != expected
 
@@ -204,12 +210,15 @@ def test_trainer(chosen, tmp_path):
     assert logits.shape == (16, 8, _zoo.VOCABULARY)
 
 
-@pytest.mark.parametrize("options", [{"bf16": True}, {"gradient_checkpointing": True}], ids=str)
+@pytest.mark.parametrize("options", [{"fp16": True}, {"bf16": True}, {"gradient_checkpointing": True}], ids=str)
 def test_trainer_options(chosen, tmp_path, options):
     reference = trainer(chosen, "cpu", tmp_path / "cpu")
     reference.train()
     ours = trainer(chosen, D, tmp_path / "ours", **options)
     ours.train()
+    if "fp16" in options:  # the scaler may skip steps until its scale fits
+        assert curve(ours)[-1] < curve(ours)[0] and ours.accelerator.scaler.is_enabled()
+        return
     assert curve(ours) == pytest.approx(curve(reference), rel=3e-2 if "bf16" in options else 1e-3)
 
 

@@ -1,7 +1,9 @@
 """Packages that keep a list of the devices they know, taught this one as they are imported, now or later or never."""
 
+import functools
 import importlib.abc
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 
@@ -73,6 +75,27 @@ def _accelerate_memory(module) -> None:
     _replace(module, "get_max_memory", get_max_memory)
 
 
+def _accelerator(module) -> None:
+    """float16 is for a fixed list of devices: where that stops us, it is made for bfloat16, then told otherwise."""
+    original = module.Accelerator.__init__
+
+    def __init__(self, *args, **kwargs):
+        try:
+            return original(self, *args, **kwargs)
+        except ValueError as error:
+            state = module.AcceleratorState._shared_state
+            if "fp16 mixed precision requires a device" not in str(error) or not is_ours(state.get("device")):
+                raise
+        bound = inspect.signature(original).bind(self, *args, **kwargs)
+        bound.arguments["mixed_precision"] = state["_mixed_precision"] = "bf16"
+        original(*bound.args, **bound.kwargs)
+        state["_mixed_precision"] = "fp16"
+        options = self.scaler_handler.to_kwargs() if self.scaler_handler is not None else {}
+        self.scaler = torch.amp.GradScaler(T.NAME, **options)
+
+    module.Accelerator.__init__ = functools.wraps(original)(__init__)
+
+
 def _training_arguments(module) -> None:
     cached = vars(module.TrainingArguments)["_setup_devices"]
     original = cached.fget if hasattr(cached, "fget") else cached.func
@@ -104,6 +127,7 @@ def _connect(module) -> None:
 PATCHES: dict[str, Callable] = {
     "safetensors._safetensors_rust": _safetensors,
     "accelerate.state": _accelerate_state,
+    "accelerate.accelerator": _accelerator,
     "accelerate.utils.modeling": _accelerate_memory,
     "transformers.training_args": _training_arguments,
     "transformers.utils.import_utils": _transformers,
