@@ -32,13 +32,3 @@ def windows(tensor: torch.Tensor):
 
 def caps() -> Caps:
     return gpu().caps
-
-
-def same_device(op: str, *tensors) -> None:
-    """Raises as torch does when a dimensioned tensor lives elsewhere."""
-    for t in tensors:
-        if isinstance(t, torch.Tensor) and t.device.type != T.NAME:
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
-                f"{t.device}! (when checking arguments of {op})"
-            )

@@ -13,7 +13,7 @@ import torch
 from . import dtypes
 from .kernels.layout import View, contiguous_strides, span
 from .program import Window
-from .runtime.blocks import Block, Lease, size_class
+from .runtime.blocks import Block, size_class
 from .runtime.errors import OutOfMemory
 from .runtime.gpu import gpu
 
@@ -171,10 +171,6 @@ def empty(sizes, dtype: torch.dtype, strides=None) -> torch.Tensor:
 def block_of(tensor: torch.Tensor) -> Block:
     """The block under a tensor that has elements."""
     return _blocks[tensor.data_ptr() >> _SLOT_BITS]
-
-
-def lease_of(storage: torch.UntypedStorage) -> Lease:
-    return storage._lease
 
 
 def dtype_of(tensor: torch.Tensor) -> dtypes.DType:
