@@ -149,3 +149,11 @@ def test_gradients(dtype):
     gradients(torch.matrix_exp, square, tolerance=1e-3)
     gradients(lambda t: torch.linalg.norm(t, "nuc", dim=(-2, -1)), x, tolerance=1e-3)
     gradients(lambda t: torch.linalg.cond(t), square, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_matrix_exp_of_halves(dtype):
+    x = (torch.randn(3, 4, 4) / 2).to(dtype)
+    got = torch.matrix_exp(x.to("webgpu"))
+    assert got.dtype is dtype
+    close(got, torch.matrix_exp(x.float()).to(dtype))

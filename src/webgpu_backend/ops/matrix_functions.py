@@ -177,6 +177,8 @@ _REACH = 3.010066362817634  # the norm up to which the Taylor polynomial of this
 def linalg_matrix_exp(self):
     if self.dim() < 2 or self.shape[-1] != self.shape[-2] or not (self.is_floating_point() or self.is_complex()):
         on("cpu", aten.linalg_matrix_exp.default, (self,), {})
+    if self.dtype in (torch.float16, torch.bfloat16):
+        return linalg_matrix_exp(self.to(torch.float32)).to(self.dtype)
     supported(self)
     if not self.numel():
         return T.empty(self.shape, self.dtype)
