@@ -1,7 +1,7 @@
 """The page docs/ops.md: what a coverage run found, and the tier of every aten operator.
 
-    python -m benchmarks.coverage --databases op,module,optim,ref --json coverage.json
-    python -m benchmarks.optable coverage.json [more.json ...] [--out docs/ops.md]
+python -m benchmarks.coverage --databases op,module,optim,ref --json coverage.json
+python -m benchmarks.optable coverage.json [more.json ...] [--out docs/ops.md]
 """
 
 import argparse

@@ -6,12 +6,23 @@ values are (reason, dtypes), no dtypes meaning all.
 
 import torch
 
+_NO_COMPLEX128 = "the result or a step of it is complex128, which no shader computes"
+
 FALLBACK: dict[str, tuple] = {
+    "block_diag": (_NO_COMPLEX128, torch.complex64),
+    "float_power": (_NO_COMPLEX128, torch.complex64),
     "linalg.eig": ("nonsymmetric eigenvalues come in the order of LAPACK's deflations; no device kernel",),
     "linalg.eigvals": ("as linalg.eig",),
+    "nn.functional.l1_loss": (_NO_COMPLEX128, torch.complex64),
 }
 WRONG: dict[str, tuple] = {
+    "grid_sampler_2d": ("the CPU rounds the grid's gradient to 16 bits at every step", torch.bfloat16),
+    "grid_sampler_3d": ("as grid_sampler_2d", torch.float16, torch.bfloat16),
+    "nn.functional.normalize": ("the CPU rounds the norm's gradient to 16 bits at every step", torch.bfloat16),
     "renorm": ("the CPU's gradient for p=inf is NaN: it compares float32 with float64 norms", torch.complex64),
+    "special.laguerre_polynomial_l": ("recurrences of large integers cancel: float32 digits are lost", torch.int32),
+    "special.legendre_polynomial_p": ("as special.laguerre_polynomial_l", torch.int32),
+    "to_sparse": ("sparse tensors do not live on the device; the error says so",),
 }
 
 
