@@ -19,7 +19,7 @@ def test_elementwise_beyond_one_binding():
     limit = gpu().caps.max_binding
     if limit > 256 << 20:
         limit = 256 << 20  # a discrete card's limit is gigabytes; the split is then forced below
-    n = limit // 2 + 13
+    n = limit // 4 + 13
     device, queue = gpu(), gpu().queue
     own = device.caps
     x = torch.arange(n, dtype=torch.int32) % 251
