@@ -7,7 +7,7 @@ import pkgutil
 def install() -> None:
     """Registers the device and the operator table. Touches no adapter: that waits for the first tensor."""
     from .. import ops
-    from . import device, dispatch, doubles, packages, views
+    from . import device, dispatch, distributed, doubles, packages, views
 
     for module in pkgutil.iter_modules(ops.__path__):
         importlib.import_module(f"{ops.__name__}.{module.name}")
@@ -17,3 +17,4 @@ def install() -> None:
     doubles.patch()
     packages.patch()
     dispatch.register()
+    distributed.register()

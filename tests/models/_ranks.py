@@ -1,0 +1,133 @@
+"""What each of two processes does in test_distributed: run by torchrun, which gives rank, size and address."""
+
+import copy
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import webgpu_backend
+
+D = "webgpu"
+
+
+def ranks(*values, dtype=torch.float32):
+    return torch.tensor(values, dtype=dtype).to(D)
+
+
+def collectives(rank: int) -> None:
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64):
+        t = ranks(rank + 1, 10 * (rank + 1), dtype=dtype)
+        dist.all_reduce(t)
+        assert t.device.type == D and t.cpu().tolist() == [3, 30], (dtype, t)
+    t = ranks(rank + 1.0)
+    work = dist.all_reduce(t, op=dist.ReduceOp.MAX, async_op=True)
+    work.wait()
+    assert (t * 2).cpu().tolist() == [4]
+
+    # A strided view: its neighbours stay.
+    base = torch.zeros(2, 3, device=D)
+    base[:, 1] = rank + 1
+    dist.all_reduce(base[:, 1])
+    assert base.cpu().tolist() == [[0, 3, 0], [0, 3, 0]]
+
+    t = ranks(rank, rank)
+    dist.broadcast(t, src=1)
+    assert t.cpu().tolist() == [1, 1]
+    parts = [torch.empty(2, device=D) for _ in range(2)]
+    dist.all_gather(parts, ranks(rank, 5.0))
+    assert [p.cpu().tolist() for p in parts] == [[0, 5], [1, 5]]
+    whole = torch.empty(4, device=D)
+    dist.all_gather_into_tensor(whole, ranks(rank, 5.0))
+    assert whole.cpu().tolist() == [0, 5, 1, 5]
+    t = ranks(rank + 1.0)
+    dist.reduce(t, dst=0)
+    assert rank or t.cpu().tolist() == [3]
+    parts = [torch.empty(1, device=D) for _ in range(2)] if rank == 0 else None
+    dist.gather(ranks(rank + 7.0), parts, dst=0)
+    assert rank or [p.item() for p in parts] == [7, 8]
+    t = torch.empty(1, device=D)
+    dist.scatter(t, [ranks(3.0), ranks(4.0)] if rank == 0 else None, src=0)
+    assert t.item() == 3 + rank
+    got = torch.empty(2, device=D)
+    dist.all_to_all_single(got, ranks(10 * rank, 10 * rank + 1.0))
+    assert got.cpu().tolist() == [rank, 10 + rank]
+
+    # Both receive before either sends.
+    other, got = 1 - rank, torch.empty(3, device=D)
+    receiving = dist.irecv(got, src=other)
+    sending = dist.isend(torch.full((3,), float(rank), device=D), dst=other)
+    receiving.wait()
+    sending.wait()
+    assert got.cpu().tolist() == [other] * 3
+
+    receiving.wait()  # again, with nothing more to come
+    try:
+        dist.recv(got)
+    except NotImplementedError as error:
+        assert "needs its source" in str(error)
+    else:
+        raise AssertionError("a source is needed")
+
+    objects = [None, None]
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": 0}, {"rank": 1}]
+    dist.barrier()
+    try:
+        dist.all_reduce(torch.empty(2, device=D), op=dist.ReduceOp.PREMUL_SUM)
+    except (RuntimeError, ValueError, TypeError):
+        pass
+    else:
+        raise AssertionError("an operation that gloo has not was taken")
+
+
+def build() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 3))
+
+
+def data_parallel(rank: int) -> None:
+    """Two steps on halves of the batch, against one process with the whole of it."""
+    x, y = torch.randn(8, 6, generator=torch.Generator().manual_seed(1)), torch.arange(8) % 3
+    for options in ({}, {"gradient_as_bucket_view": True}, {"bucket_cap_mb": 0.0001}):
+        alone, mine = build(), build()
+        if rank == 1:  # the first process's weights are what counts
+            with torch.no_grad():
+                mine[0].weight.zero_()
+        alone.to(D)
+        parallel = DistributedDataParallel(mine.to(D), **options)
+        for a, b in zip(alone.parameters(), parallel.parameters()):
+            torch.testing.assert_close(b.cpu(), a.cpu(), rtol=0, atol=0)
+        half = slice(4 * rank, 4 * rank + 4)
+        optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (alone, parallel)]
+        for _ in range(2):
+            for model, optimizer, part in zip((alone, parallel), optimizers, (slice(None), half)):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(x[part].to(D)), y[part].to(D)).backward()
+            for a, b in zip(alone.parameters(), parallel.parameters()):
+                torch.testing.assert_close(b.grad.cpu(), a.grad.cpu(), rtol=1e-4, atol=1e-6)
+            for optimizer in optimizers:
+                optimizer.step()
+
+    # Accumulation without talking, then with.
+    parallel = DistributedDataParallel(build().to(D))
+    reference = copy.deepcopy(parallel.module)
+    half = slice(4 * rank, 4 * rank + 4)
+    with parallel.no_sync():
+        parallel(x[half].to(D)).square().mean().backward()
+    parallel(x[half].to(D)).square().mean().backward()
+    (2 * reference(x.to(D)).square().mean()).backward()
+    for a, b in zip(reference.parameters(), parallel.parameters()):
+        torch.testing.assert_close(b.grad.cpu(), a.grad.cpu(), rtol=1e-4, atol=1e-6)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    assert dist.get_world_size() == 2
+    collectives(dist.get_rank())
+    data_parallel(dist.get_rank())
+    dist.barrier()
+    assert not webgpu_backend.fallbacks()
+    dist.destroy_process_group()
+    print("rank done", flush=True)
