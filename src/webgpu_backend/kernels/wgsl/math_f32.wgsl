@@ -1214,12 +1214,12 @@ fn f32_airy_ai(x: f32) -> f32 {
 // r(k) = 2x r(k-1) - r(k-2) from r(0) = 1 and r(1) = first: all four Chebyshev families. Stops once it is NaN, as torch does.
 // Degrees a recurrence reaches; NaN beyond. A thread computes up to 16 elements, some of them past the tensor's end with
 // any degree there may be in memory, and one software driver stops a thread after 65,535 iterations in all.
-const f32_DEGREES: i32 = 4000;
+const F32_DEGREES: i32 = 4000;
 
 fn f32_chebyshev_recurrence(x: f32, first: f32, n: i32) -> f32 {
   var p = 1.0;
   var q = first;
-  for (var k = 2; k <= min(n, f32_DEGREES); k = k + 1) {
+  for (var k = 2; k <= min(n, F32_DEGREES); k = k + 1) {
     let r = (x + x) * q - p;
     p = q;
     q = r;
@@ -1227,7 +1227,7 @@ fn f32_chebyshev_recurrence(x: f32, first: f32, n: i32) -> f32 {
       break;
     }
   }
-  return select(select(select(q, 1.0, n == 0), 0.0, n < 0), f32_nan(), n > f32_DEGREES);
+  return select(select(select(q, 1.0, n == 0), 0.0, n < 0), f32_nan(), n > F32_DEGREES);
 }
 
 fn f32_chebyshev_polynomial_t(x: f32, n: i32) -> f32 {
@@ -1313,7 +1313,7 @@ fn f32_hermite_polynomial_he(x: f32, n: i32) -> f32 {
 fn f32_laguerre_polynomial_l(x: f32, n: i32) -> f32 {
   var p = 1.0;
   var q = 1.0 - x;
-  for (var k = 1; k < min(n, f32_DEGREES); k = k + 1) {
+  for (var k = 1; k < min(n, F32_DEGREES); k = k + 1) {
     let r = ((f32(k + k) + (1.0 - x)) * q - f32(k) * p) / f32(k + 1);
     p = q;
     q = r;
@@ -1321,7 +1321,7 @@ fn f32_laguerre_polynomial_l(x: f32, n: i32) -> f32 {
       break;
     }
   }
-  let inside = select(q, f32_nan(), n > f32_DEGREES);
+  let inside = select(q, f32_nan(), n > F32_DEGREES);
   return select(select(inside, 1.0, n == 0 || x == 0.0), 0.0, n < 0);
 }
 
@@ -1331,7 +1331,7 @@ fn f32_legendre_polynomial_p(x: f32, n: i32) -> f32 {
   }
   var p = 1.0;
   var q = x;
-  for (var k = 1; k < min(n, f32_DEGREES); k = k + 1) {
+  for (var k = 1; k < min(n, F32_DEGREES); k = k + 1) {
     let r = (f32(k + k + 1) * x * q - f32(k) * p) / f32(k + 1);
     p = q;
     q = r;
@@ -1339,5 +1339,5 @@ fn f32_legendre_polynomial_p(x: f32, n: i32) -> f32 {
       break;
     }
   }
-  return select(select(select(q, 1.0, n == 0), 0.0, n < 0), f32_nan(), n > f32_DEGREES);
+  return select(select(select(q, 1.0, n == 0), 0.0, n < 0), f32_nan(), n > F32_DEGREES);
 }
