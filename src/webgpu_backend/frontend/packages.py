@@ -20,7 +20,7 @@ def _chosen() -> bool:
     """Where nobody names a device: ours if it is a GPU. A software adapter is slower than torch on the same CPU."""
     try:
         return gpu().caps.kind == "gpu"
-    except Exception:  # no adapter at all
+    except RuntimeError:  # no adapter at all
         return False
 
 
