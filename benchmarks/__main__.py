@@ -1,114 +1,128 @@
-"""Side by side on every device given, in one process: medians, ratios, share of the floor.
+"""Side by side on every device given: medians, ratios, the floor and the share of it reached.
 
-    python -m benchmarks --devices cuda,webgpu [--scale 1] [--only softmax] [--json out.json]
+    python -m benchmarks --devices cuda,webgpu [--only softmax,conv] [--json out.json] [--plot out.png]
 
-The ratio is the last device's time over the first's. The floor is the bytes a kernel must move at the rate of a copy,
-measured in the same run, or the operations at the rate of the largest f32 product.
+The ratio is the last device's time over the first's; the aim, where there is one, is the ratio to CUDA wanted. The
+floor is the bytes a workload must move or the operations it must do at the rates that a copy and a multiply-add
+kernel reach on the adapter in the same run; what fits the caches can pass it. "kernels" is GPU time, by timestamps.
+
+Each device has its own process and they take turns, workload by workload. Whole models come last (`--only model`).
 """
 
 import argparse
 import json
-import statistics
-import time
+import subprocess
+import sys
 
-import torch
+from . import report
+from .lockstep import Child
+from .models import MODELS
+from .workloads import Workload, all_workloads
 
-import webgpu_backend
-
-from .workloads import all_workloads
-
-
-def module_of(device: str):
-    return torch.get_device_module(device)
+# Our time over CUDA's that a whole model may take.
+MODEL_AIM = {"generate": 2.0, "": 3.0}
 
 
-def synchronize(device: str) -> None:
-    if device != "cpu":
-        module_of(device).synchronize()
+def scale_for(devices: list[str]) -> tuple[int, str]:
+    """1 on a GPU; 8 where a software adapter or the CPU has to do the work."""
+    if devices[-1] == "cuda" or "webgpu" not in devices:
+        return (1, "") if "cuda" in devices else (8, "")
+    code = (
+        "import torch, webgpu_backend; p = torch.webgpu.get_device_properties();"
+        "print(p.adapter_type, torch.webgpu.get_device_name(), 'torch', torch.__version__, sep='\\t')"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    kind, name, *version = found.stdout.strip().splitlines()[-1].split("\t")
+    return 8 if kind == "CPU" else 1, f"{name}, {' '.join(version)}"
 
 
-def timed(f, device: str, seconds: float) -> float:
-    """Median milliseconds per call: batches of calls between two waits, the wait's own cost divided among them."""
-    f()
-    synchronize(device)
-    start = time.perf_counter()
-    f()
-    synchronize(device)
-    once = max(time.perf_counter() - start, 1e-6)
-    repeat = max(1, min(200, int(seconds / 6 / once)))
-    samples = []
-    stop = time.perf_counter() + seconds
-    while len(samples) < 5 or (time.perf_counter() < stop and len(samples) < 50):
-        start = time.perf_counter()
-        for _ in range(repeat):
-            result = f()
-        synchronize(device)
-        samples.append((time.perf_counter() - start) / repeat * 1e3)
-        del result
-        if once > 5:
-            break
-    return statistics.median(samples)
+def start(device: str, scale: int, seconds: float) -> Child:
+    command = [sys.executable, "-m", "benchmarks", "--worker", device, "--scale", str(scale), "--seconds", str(seconds)]
+    # An installed webgpu_backend is loaded by `import torch`, and CUDA's autograd fails beside it.
+    return Child(command, {} if device == "webgpu" else {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
 
 
-def check(got, want) -> str:
-    """'' when the two devices agree."""
-    got, want = (x[0] if isinstance(x, (tuple, list)) else x for x in (got, want))
-    if not isinstance(got, torch.Tensor):
-        return "" if abs(got - want) <= 1e-3 * max(abs(want), 1) else f"{got} is not {want}"
-    got, want = got.detach().cpu().float(), want.detach().cpu().float()
-    error = (got - want).abs().max().item() if got.numel() else 0.0
-    scale = max(want.abs().max().item() if want.numel() else 1.0, 1e-6)
-    return "" if error <= 2e-2 * scale else f"differs by {error:.3g} of {scale:.3g}"
+def models() -> list[Workload]:
+    aims = {name: next(aim for part, aim in MODEL_AIM.items() if part in name) for name in MODELS}
+    return [Workload(name, None, group="model", target=aims[name]) for name in MODELS]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", default="cpu,webgpu")
     parser.add_argument("--scale", type=int, default=0, help="divide sizes; 0 chooses by adapter")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--only", default="", help="comma-separated parts of names, or groups")
+    parser.add_argument("--skip", default="", help="groups to leave out")
+    parser.add_argument("--seconds", type=float, default=0.3, help="a workload and device")
     parser.add_argument("--json")
+    parser.add_argument("--markdown", help="write the tables to this file")
+    parser.add_argument("--plot", help="write a plot of the ratios to this PNG file; needs matplotlib")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.worker:
+        from . import worker
+
+        worker.main(options.worker, options.scale, options.seconds)
+        return
     devices = options.devices.split(",")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    software = torch.webgpu.get_device_properties().adapter_type == "CPU"
-    scale = options.scale or (8 if software else 1)
-    print(f"webgpu: {torch.webgpu.get_device_name()}; torch {torch.__version__}; sizes divided by {scale}")
-    print(f"{'workload':34} " + " ".join(f"{d + ' ms':>12}" for d in devices) + f" {'ratio':>7} {'rate':>16}")
+    scale, name = scale_for(devices)
+    scale = options.scale or scale
+    children = {device: start(device, scale, options.seconds) for device in devices}
+    ceilings = children["webgpu"].ask(what="ceilings") if "webgpu" in devices else {}
+    if "error" in ceilings:
+        sys.exit(f"the ceilings could not be measured: {ceilings['error']}")
+    print(f"{name}; sizes divided by {scale}" if scale > 1 else name)
+    if ceilings:
+        print(f"copy {ceilings['bytes'] / 1e9:.0f} GB/s, multiply-add {ceilings['flops'] / 1e12:.2f} TFLOP/s")
+    print(report.text(report.head(devices)), flush=True)
     rows = []
-    for work in all_workloads(scale):
-        if options.only and not any(part in work.name for part in options.only.split(",")):
+    only, skip = options.only.split(",") if options.only else [], options.skip.split(",")
+    for work in [*all_workloads(scale), *models()]:
+        if work.group in skip or (only and not any(part in work.name or part == work.group for part in only)):
             continue
-        row = {"name": work.name, "group": work.group}
-        results = {}
-        for device in devices:
-            try:
-                f = work.make(device)
-                results[device] = f()
-                row[device] = timed(f, device, options.seconds) / work.calls
-            except Exception as error:
-                row[device] = None
-                row["error"] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
-        ours, theirs = row[devices[-1]], row[devices[0]]
-        row["ratio"] = ours / theirs if ours and theirs else None
-        if len(results) == len(devices) > 1:
-            row["mismatch"] = check(results[devices[-1]], results[devices[0]])
-        rate = ""
-        if ours and work.bytes:
-            rate = f"{work.bytes / ours / 1e6:.0f} GB/s"
-        elif ours and work.flops:
-            rate = f"{work.flops / ours / 1e9:.2f} TFLOP/s"
-        row["rate"] = rate
+        row = measured(work, children, devices, ceilings)
         rows.append(row)
-        times = " ".join(f"{row[d]:12.4f}" if row[d] is not None else f"{'-':>12}" for d in devices)
-        ratio = f"{row['ratio']:7.2f}" if row["ratio"] else f"{'-':>7}"
-        print(f"{work.name:34} {times} {ratio} {rate:>16} {row.get('mismatch') or row.get('error') or ''}", flush=True)
-        del results
-        webgpu_backend.stats()
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(rows, file, indent=1)
+        notes = [row.get("mismatch"), row.get("error"), "slow" if row["slow"] else None]
+        print(report.text(report.cells(row, devices)), "; ".join(filter(None, notes)), flush=True)
+        if options.json:
+            save(options.json, name, scale, devices, ceilings, rows)
+    for child in children.values():
+        child.close()
+    print(f"{sum(r['slow'] for r in rows)} of {sum(bool(r['ratio'] and r['target']) for r in rows)} over the aim")
+    if options.markdown:
+        with open(options.markdown, "w") as file:
+            file.write(report.markdown(rows, devices))
+    if options.plot:
+        print(report.plot(rows, devices, options.plot))
+
+
+def measured(work: Workload, children: dict[str, Child], devices: list[str], ceilings: dict) -> dict:
+    row = {"name": work.name, "group": work.group, "bytes": work.bytes, "flops": work.flops}
+    row["target"] = work.target if devices[0] == "cuda" else None
+    digests, errors = {}, []
+    for device in devices:
+        answer = children[device].ask(what="model" if work.group == "model" else "workload", name=work.name)
+        row[device] = answer.get("ms")
+        if "error" in answer:
+            errors.append(f"{device}: {answer['error']}")
+        else:
+            digests[device] = answer["digest"]
+        for key in ("kernel_ms", "dispatches", "source"):
+            if key in answer:
+                row[key] = answer[key]
+        if "peak_mib" in answer:
+            row[f"{device} peak MiB"] = answer["peak_mib"]
+    row["error"] = "; ".join(errors) or None
+    if len(digests) > 1:
+        row["mismatch"] = report.differ(digests[devices[-1]], digests[devices[0]])
+    return report.finish(row, devices, ceilings)
+
+
+def save(path: str, name: str, scale: int, devices: list[str], ceilings: dict, rows: list[dict]) -> None:
+    with open(path, "w") as file:
+        json.dump(
+            {"webgpu": name, "scale": scale, "devices": devices, "ceilings": ceilings, "rows": rows}, file, indent=1
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is timed: name, set-up for a device, bytes moved and operations done (for the floor)."""
+"""What is timed: name, set-up for a device, bytes moved and operations done (for the floor), and the ratio aimed at."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,75 +15,94 @@ class Workload:
     make: Callable  # device -> function to time
     bytes: float = 0.0
     flops: float = 0.0
-    group: str = "kernels"
+    group: str = "pointwise"
     calls: int = 1  # operations per call of the function
+    target: float | None = None  # our time over CUDA's, at most
 
 
-WORKLOADS: list[Workload] = []
+class Workloads(list):
+    def add(self, name, group, bytes=0.0, flops=0.0, calls=1, target=None):
+        def register(make):
+            self.append(Workload(name, make, bytes, flops, group, calls, target))
+            return make
 
-
-def workload(name, bytes=0.0, flops=0.0, group="kernels", calls=1):
-    def add(make):
-        WORKLOADS.append(Workload(name, make, bytes, flops, group, calls))
-        return make
-
-    return add
+        return register
 
 
 def rand(device, *shape, dtype=torch.float32, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator).to(dtype).to(device)
+    """Normal numbers: one short sequence repeated on the device, since 64M of them take a second on the host. Its
+    length is prime, so that no two rows are alike."""
+    count = 1
+    for size in shape:
+        count *= size
+    length = min(count, 1_000_003)
+    sequence = torch.randn(length, generator=torch.Generator().manual_seed(seed)).to(dtype).to(device)
+    return sequence.repeat(-(-count // max(length, 1)))[:count].clone().view(shape)
 
 
-def _pointwise(scale: int) -> None:
+def integers(device, high: int, count: int):
+    return torch.randint(0, high, (count,), generator=torch.Generator().manual_seed(0)).to(device)
+
+
+def short(dtype: torch.dtype) -> str:
+    return {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}[dtype]
+
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def pointwise(w: Workloads, scale: int) -> None:
     n = 64 * M // scale
-    for dtype, size in ((torch.float32, 4), (torch.float16, 2), (torch.bfloat16, 2)):
-        short = str(dtype).removeprefix("torch.")
+    for dtype in FLOATS:
+        size, name = dtype.itemsize, f"{n // M}M {short(dtype)}"
 
-        @workload(f"add {n // M}M {short}", bytes=3 * size * n)
+        @w.add(f"add {name}", "pointwise", bytes=3 * size * n, target=1.1)
         def add(device, dtype=dtype):
             a, b = rand(device, n, dtype=dtype), rand(device, n, dtype=dtype, seed=1)
             return lambda: a + b
 
-        @workload(f"gelu {n // M}M {short}", bytes=2 * size * n)
+        @w.add(f"gelu {name}", "pointwise", bytes=2 * size * n, target=1.1)
         def gelu(device, dtype=dtype):
             a = rand(device, n, dtype=dtype)
             return lambda: F.gelu(a)
 
-    @workload(f"cast f32 to f16 {n // M}M", bytes=6 * n)
-    def cast(device):
-        a = rand(device, n)
-        return lambda: a.half()
+        @w.add(f"copy {name}", "pointwise", bytes=2 * size * n, target=1.1)
+        def copy(device, dtype=dtype):
+            a = rand(device, n, dtype=dtype)
+            return lambda: a.clone()
 
-    @workload(f"copy {n // M}M", bytes=8 * n)
-    def copy(device):
-        a = rand(device, n)
-        return lambda: a.clone()
+        @w.add(f"fill {name}", "pointwise", bytes=size * n, target=1.1)
+        def fill(device, dtype=dtype):
+            a = rand(device, n, dtype=dtype)
+            return lambda: a.fill_(1.0)
 
-    @workload(f"fill {n // M}M", bytes=4 * n)
-    def fill(device):
-        a = rand(device, n)
-        return lambda: a.fill_(1.0)
+    for source, target in ((0, 1), (1, 0), (0, 2), (2, 0)):
+        source, target = FLOATS[source], FLOATS[target]
+
+        @w.add(f"cast {short(source)} to {short(target)} {n // M}M", "pointwise", bytes=6 * n, target=1.1)
+        def cast(device, source=source, target=target):
+            a = rand(device, n, dtype=source)
+            return lambda: a.to(target)
 
     side = int(n**0.5)
 
-    @workload(f"add transposed {side}x{side}", bytes=12 * side * side)
+    @w.add(f"add transposed {side}x{side}", "pointwise", bytes=12 * side * side, target=1.2)
     def add_t(device):
         a, b = rand(device, side, side), rand(device, side, side, seed=1)
         return lambda: a + b.t()
 
-    @workload("permute copy", bytes=8 * n)
+    @w.add(f"permute copy {n // M}M", "pointwise", bytes=8 * n, target=1.2)
     def permute(device):
         a = rand(device, 64, n // (64 * 1024), 1024)
         return lambda: a.permute(2, 0, 1).contiguous()
 
-    @workload(f"add bias {side}x{side}", bytes=8 * side * side)
+    @w.add(f"add bias {side}x{side}", "pointwise", bytes=8 * side * side, target=1.1)
     def bias(device):
         a, b = rand(device, side, side), rand(device, side, seed=1)
         return lambda: a + b
 
 
-def _reductions(scale: int) -> None:
+def reductions(w: Workloads, scale: int) -> None:
     side = 8192 // scale
     n = side * side
     cases = {
@@ -96,132 +115,64 @@ def _reductions(scale: int) -> None:
     }
     for name, f in cases.items():
 
-        @workload(f"{name} {side}x{side}", bytes=4 * n)
+        @w.add(f"{name} {side}x{side}", "reduce", bytes=4 * n, target=1.3)
         def reduce(device, f=f):
             a = rand(device, side, side)
             return lambda: f(a)
 
     rows = {
-        "softmax": lambda a: a.softmax(1),
-        "log_softmax": lambda a: a.log_softmax(1),
-        "layer_norm": lambda a: F.layer_norm(a, (side,)),
-        "rms_norm": lambda a: F.rms_norm(a, (side,)),
-        "cumsum": lambda a: a.cumsum(1),
+        "softmax": (lambda a: a.softmax(1), 1.2),
+        "log_softmax": (lambda a: a.log_softmax(1), 1.2),
+        "layer_norm": (lambda a: F.layer_norm(a, (side,)), 1.2),
+        "rms_norm": (lambda a: F.rms_norm(a, (side,)), 1.2),
+        "cumsum": (lambda a: a.cumsum(1), 1.5),
     }
-    for name, f in rows.items():
+    for name, (f, target) in rows.items():
 
-        @workload(f"{name} {side}x{side}", bytes=8 * n)
+        @w.add(f"{name} {side}x{side}", "reduce", bytes=8 * n, target=target)
         def row(device, f=f):
             a = rand(device, side, side)
             return lambda: f(a)
 
 
-def _indexing(scale: int) -> None:
+def indexing(w: Workloads, scale: int) -> None:
     n = M // scale
 
-    @workload(f"sort {n}", bytes=12 * n)
+    @w.add(f"sort {n}", "index", bytes=16 * n, target=4)
     def sort(device):
         a = rand(device, n)
         return lambda: a.sort()
 
-    @workload(f"topk 100 of {n}", bytes=4 * n)
+    @w.add(f"topk 100 of {n}", "index", bytes=4 * n, target=4)
     def topk(device):
         a = rand(device, n)
         return lambda: a.topk(100)
 
-    tokens = 8192 // scale
+    tokens, vocabulary = 8192 // scale, 50000 // scale
 
-    @workload(f"embedding 50k x 768, {tokens}", bytes=2 * 4 * 768 * tokens)
+    @w.add(f"embedding 50k x 768, {tokens}", "index", bytes=8 * 768 * tokens, target=1.5)
     def embedding(device):
-        w = rand(device, 50000 // scale, 768)
-        i = torch.randint(0, 50000 // scale, (tokens,), generator=torch.Generator().manual_seed(0)).to(device)
-        return lambda: F.embedding(i, w)
+        weight, i = rand(device, vocabulary, 768), integers(device, vocabulary, tokens)
+        return lambda: F.embedding(i, weight)
 
-    @workload(f"gather {n}", bytes=16 * n)
+    @w.add(f"gather {n}", "index", bytes=16 * n, target=1.5)
     def gather(device):
-        a = rand(device, n)
-        i = torch.randint(0, n, (n,), generator=torch.Generator().manual_seed(0)).to(device)
+        a, i = rand(device, n), integers(device, n, n)
         return lambda: a.gather(0, i)
 
-    @workload(f"index_select {tokens}x768", bytes=8 * 768 * tokens)
+    @w.add(f"index_select {tokens}x768", "index", bytes=8 * 768 * tokens, target=1.5)
     def index_select(device):
-        a = rand(device, 50000 // scale, 768)
-        i = torch.randint(0, 50000 // scale, (tokens,), generator=torch.Generator().manual_seed(0)).to(device)
+        a, i = rand(device, vocabulary, 768), integers(device, vocabulary, tokens)
         return lambda: a.index_select(0, i)
 
-    @workload(f"scatter_add {n}", bytes=20 * n)
+    @w.add(f"scatter_add {n}", "index", bytes=24 * n, target=1.5)
     def scatter_add(device):
-        a, s = rand(device, n), rand(device, n, seed=1)
-        i = torch.randint(0, n, (n,), generator=torch.Generator().manual_seed(0)).to(device)
+        a, s, i = rand(device, n), rand(device, n, seed=1), integers(device, n, n)
         return lambda: a.scatter_add(0, i, s)
 
 
-def _products(scale: int) -> None:
-    sizes = (1024, 4096, 8192) if scale == 1 else (256, 512, 1024)
-    for size in sizes:
-
-        @workload(f"matmul f32 {size}", flops=2 * size**3)
-        def mm(device, size=size):
-            a, b = rand(device, size, size), rand(device, size, size, seed=1)
-            return lambda: a @ b
-
-    size = sizes[1]
-    for dtype in (torch.float16, torch.bfloat16):
-
-        @workload(f"matmul {str(dtype).removeprefix('torch.')} {size}", flops=2 * size**3)
-        def half(device, dtype=dtype):
-            a, b = rand(device, size, size, dtype=dtype), rand(device, size, size, dtype=dtype, seed=1)
-            return lambda: a @ b
-
-    @workload(f"matmul A^T B f32 {size}", flops=2 * size**3)
-    def mm_t(device):
-        a, b = rand(device, size, size), rand(device, size, size, seed=1)
-        return lambda: a.t() @ b
-
-    batch = 64 // scale
-
-    @workload(f"bmm {batch}x512x512", flops=2 * batch * 512**3)
-    def bmm(device):
-        a, b = rand(device, batch, 512, 512), rand(device, batch, 512, 512, seed=1)
-        return lambda: torch.bmm(a, b)
-
-    @workload(f"linear+bias {size}x{size // 4}", flops=2 * size * size * size // 4)
-    def linear(device):
-        x, w, b = rand(device, size, size), rand(device, size // 4, size), rand(device, size // 4)
-        return lambda: F.linear(x, w, b)
-
-    @workload("matmul odd 1023x1021x1019", flops=2 * 1023 * 1021 * 1019)
-    def odd(device):
-        a, b = rand(device, 1023, 1021), rand(device, 1021, 1019, seed=1)
-        return lambda: a @ b
-
-    for rows in (1, 8):
-
-        @workload(f"linear M={rows} f16 {size}x{size}", bytes=2 * size * size)
-        def decode(device, rows=rows):
-            x, w = rand(device, rows, size, dtype=torch.float16), rand(device, size, size, dtype=torch.float16)
-            return lambda: F.linear(x, w)
-
-    @workload(f"conv2d {32 // scale}x64x56x56 3x3", flops=2 * (32 // scale) * 64 * 64 * 9 * 56 * 56)
-    def conv(device):
-        x, w = rand(device, 32 // scale, 64, 56, 56), rand(device, 64, 64, 3, 3)
-        return lambda: F.conv2d(x, w, padding=1)
-
-    length = 2048 // scale
-    heads = 16 if scale == 1 else 4
-    for dtype in (torch.float16, torch.float32):
-
-        @workload(
-            f"sdpa causal {str(dtype).removeprefix('torch.')} 4x{heads}x{length}x64",
-            flops=2 * 2 * 4 * heads * length * length * 64 / 2,
-        )
-        def sdpa(device, dtype=dtype):
-            q, k, v = (rand(device, 4, heads, length, 64, dtype=dtype, seed=s) for s in range(3))
-            return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-
-def _host() -> None:
-    @workload("100 chained tiny adds, per op", group="host", calls=100)
+def host(w: Workloads, scale: int) -> None:
+    @w.add("100 chained tiny adds, per op", "host", calls=100, target=2)
     def chain(device):
         a, b = rand(device, 16), rand(device, 16)
 
@@ -233,68 +184,39 @@ def _host() -> None:
 
         return f
 
-    @workload("item()", group="host")
+    @w.add("item()", "host")
     def item(device):
         a = rand(device, 1)
         return lambda: a.item()
 
-    @workload("cpu() of 1 KiB", group="host")
+    @w.add("cpu() of 1 KiB", "host")
     def small(device):
         a = rand(device, 256)
         return lambda: a.cpu()
 
-    @workload("upload 256 MiB", bytes=256 * M, group="host")
+    size = 256 // scale
+
+    @w.add(f"upload {size} MiB", "host", bytes=size * M)
     def upload(device):
-        a = torch.zeros(64 * M)
+        a = torch.zeros(size * M // 4)
         return lambda: a.to(device)
 
-    @workload("read back 256 MiB", bytes=256 * M, group="host")
+    @w.add(f"read back {size} MiB, memory in use", "host", bytes=size * M)
     def read(device):
-        a = rand(device, 64 * M)
+        a, target = rand(device, size * M // 4), torch.zeros(size * M // 4)
+        return lambda: target.copy_(a)
+
+    @w.add(f"read back {size} MiB, fresh memory", "host", bytes=size * M)
+    def fresh(device):
+        a = rand(device, size * M // 4)
         return lambda: a.cpu()
-
-
-def mlp(device):
-    torch.manual_seed(0)
-    return torch.nn.Sequential(
-        torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)
-    ).to(device)
-
-
-def _models() -> None:
-    @workload("MLP forward, batch 64", group="models")
-    def forward(device):
-        model, x = mlp(device), rand(device, 64, 784)
-
-        def f():
-            with torch.no_grad():
-                return model(x)
-
-        return f
-
-    @workload("MLP AdamW step, batch 64", group="models")
-    def step(device):
-        model, x = mlp(device), rand(device, 64, 784)
-        y = (torch.arange(64) % 10).to(device)
-        optimizer = torch.optim.AdamW(model.parameters())
-
-        def f():
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
-            return loss
-
-        return f
 
 
 def all_workloads(scale: int) -> list[Workload]:
     """`scale` divides the sizes: 1 for a GPU, 8 for a software adapter."""
-    WORKLOADS.clear()
-    _host()
-    _pointwise(scale)
-    _reductions(scale)
-    _indexing(scale)
-    _products(scale)
-    _models()
-    return list(WORKLOADS)
+    from . import layers
+
+    found = Workloads()
+    for family in (host, pointwise, reductions, indexing, layers.products, layers.convolutions, layers.attention):
+        family(found, scale)
+    return list(found)

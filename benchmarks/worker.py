@@ -1,0 +1,88 @@
+"""One device's side of `python -m benchmarks`: measures a workload or a model when it is asked to."""
+
+import statistics
+import time
+
+import torch
+
+from . import models
+from .lockstep import serve
+from .workloads import all_workloads
+
+
+def timed(f, device: str, seconds: float) -> float:
+    """Median milliseconds per call: batches of calls between two waits, the wait's own cost divided among them."""
+    for _ in range(2):
+        f()
+    models.synchronize(device)
+    start = time.perf_counter()
+    f()
+    models.synchronize(device)
+    once = max(time.perf_counter() - start, 1e-6)
+    repeat = max(1, min(200, int(seconds / 6 / once)))
+    samples = []
+    stop = time.perf_counter() + seconds
+    while len(samples) < 3 or (time.perf_counter() < stop and len(samples) < 50):
+        start = time.perf_counter()
+        for _ in range(repeat):
+            f()
+        models.synchronize(device)
+        samples.append((time.perf_counter() - start) / repeat * 1e3)
+        if once > 5:
+            break
+    return statistics.median(samples)
+
+
+def digest(result) -> list[float]:
+    """Up to 64 of the values, to compare devices by."""
+    result = result[0] if isinstance(result, (tuple, list)) else result
+    if not isinstance(result, torch.Tensor):
+        return [float(result)]
+    flat = result.detach().reshape(-1)
+    return flat[:: max(1, flat.numel() // 64)][:64].float().cpu().tolist()
+
+
+def kernel_ms(f) -> float | None:
+    """GPU milliseconds of one call by the timestamps of its kernels."""
+    if not torch.webgpu.profiler.is_available():
+        return None
+    with torch.webgpu.profiler.profile() as profile:
+        for _ in range(3):
+            f()
+    return sum(event.duration for event in profile) / 3e6
+
+
+def main(device: str, scale: int, seconds: float) -> None:
+    if device == "webgpu":
+        import webgpu_backend  # noqa: F401
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    module = None if device == "cpu" else torch.get_device_module(device)
+    by_name = {work.name: work for work in all_workloads(scale)}
+    setting = models.Setting(device, scale > 1, False)
+
+    def answer(request: dict) -> dict:
+        if request["what"] == "ceilings":
+            from .ceilings import measure
+
+            return measure(scale)
+        name = request["name"]
+        if request["what"] == "model":
+            result = models.run(name, setting, 3 * seconds, profile=False)
+            if module:
+                module.empty_cache()
+            if result.error:
+                return {"error": result.error, "alive": True}
+            keep = {"host_ms": result.host_ms, "peak_mib": result.peak_mib, "dispatches": result.dispatches}
+            return {"ms": result.ms, "digest": [result.value], "source": result.source, **keep}
+        work = by_name[name]
+        f = work.make(device)
+        found = {"digest": digest(f()), "ms": timed(f, device, seconds) / work.calls}
+        if device == "webgpu" and work.group != "host":
+            found["kernel_ms"] = kernel_ms(f)
+        del f
+        if module and module.memory_reserved() > 8 << 30:
+            module.empty_cache()
+        return found
+
+    serve(answer)
