@@ -15,11 +15,8 @@ def launch(program: Program, tensors: tuple, params: bytes, grid: tuple[int, int
 def launch_guarded(program: Program, tensors: tuple, params: bytes, grid: tuple[int, int, int]) -> None:
     """As launch, for a kernel that reports bad indices: `runtime.faults` is its last binding. A tensor may be given
     as a window of its block."""
-    queue = gpu().queue
-    blocks = [t if type(t) is Window else T.block_of(t) for t in tensors]
-    with queue.lock:  # a wait on another thread must not come between the watch and the work
-        blocks.append(queue.watch_faults())
-        queue.record(program, tuple(blocks), params, grid)
+    blocks = tuple([t if type(t) is Window else T.block_of(t) for t in tensors])
+    gpu().queue.record_guarded(program, blocks, params, grid)
 
 
 def windows(tensor: torch.Tensor):

@@ -7,10 +7,13 @@ import torch
 
 from .. import tensor as T
 from ..kernels.pointwise import Spec
+from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
+from . import elementwise
 from .elementwise import Elementwise
 from .table import Pointwise, custom
 
+_KEEPS = (None, torch.preserve_format, torch.contiguous_format)  # what is contiguous keeps its strides
 _RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -22,6 +25,43 @@ class _Copy(Elementwise):
 
     def _check_cast(self, inputs, outs):
         return None
+
+    def _strides(self, tensors, shape):
+        return like_strides(tensors[0])
+
+    def onto(self, source, target) -> bool:
+        """Writes to a target on another buffer; False where the general way must."""
+        blocks = T._blocks
+        block, other = blocks[target.data_ptr() >> 40], blocks[source.data_ptr() >> 40]
+        if block is other:
+            return False
+        key = (
+            source.dtype, source.shape, source.stride(), source.storage_offset(),
+            target.shape, target.stride(), target.storage_offset(), target.untyped_storage().nbytes(),
+        )  # fmt: skip
+        call = self.plans.get(key)
+        if call is None:
+            call = self._plan_into(key, (source,), (target,), [None], inplace=True)
+        try:
+            elementwise._record(call.program, (other, block), call.params, call.grid)
+        except BindingTooLarge:
+            self._split((source,), (), (target,))
+        return True
+
+    def fill(self, value, target):
+        """One number to every element of a target."""
+        key = (
+            value.__class__, target.shape, target.stride(), target.storage_offset(), target.untyped_storage().nbytes()
+        )  # fmt: skip
+        call = self.plans.get(key)
+        if call is None:
+            call = self._plan_into(key, (value,), (target,), [None], inplace=True)
+        bound = (T._blocks[target.data_ptr() >> 40],)
+        try:
+            elementwise._record(call.program, bound, call.params + call.packers[0](value), call.grid)
+        except BindingTooLarge:
+            self._split((value,), (), (target,))
+        return target
 
 
 def dense(tensor: torch.Tensor) -> bool:
@@ -45,6 +85,8 @@ def device_copy(source: torch.Tensor, target: torch.Tensor) -> None:
             entry = _copier(target.dtype, text)
     else:
         entry = _copier(target.dtype, "a")
+        if source.numel() and entry.onto(plain_source, plain_target):
+            return
     entry.call_into((plain_source,), (), (plain_target,), inplace=True)
 
 
@@ -61,9 +103,13 @@ def _copier(target: torch.dtype, text: str, name: str = "copy") -> _Copy:
     return found
 
 
+def _marked(tensor: torch.Tensor) -> bool:
+    return tensor.is_conj() or tensor.is_neg()
+
+
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory without conj and neg bits."""
-    if tensor.is_conj() or tensor.is_neg():
+    if _marked(tensor):
         return torch._C._dynamo.guards._reinterpret_tensor(tensor, tensor.shape, tensor.stride(), 0)
     return tensor
 
@@ -190,7 +236,7 @@ def copy_from_and_resize(self, dst):
 
 def like_strides(tensor: torch.Tensor, memory_format=None) -> tuple[int, ...]:
     """Strides of a copy, as `torch.empty_like` chooses them."""
-    if tensor.is_contiguous() and memory_format in (None, torch.preserve_format, torch.contiguous_format):
+    if memory_format in _KEEPS and tensor.is_contiguous():
         return tensor.stride()
     shadow = torch.empty_strided(tensor.shape, tensor.stride(), device="meta")
     return torch.empty_like(shadow, memory_format=memory_format or torch.preserve_format).stride()
@@ -198,7 +244,10 @@ def like_strides(tensor: torch.Tensor, memory_format=None) -> tuple[int, ...]:
 
 @custom("clone")
 def clone(self, *, memory_format=None):
-    out = T.empty(self.shape, self.dtype, like_strides(self, memory_format))
+    dtype = self.dtype
+    if memory_format in _KEEPS and dtype in T.DTYPES and self.is_contiguous() and not _marked(self):
+        return _copier(dtype, "a").unary(self)
+    out = T.empty(self.shape, dtype, like_strides(self, memory_format))
     device_copy(self, out)
     return out
 
@@ -209,9 +258,13 @@ def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_
     if layout is not None and layout is not torch.strided:
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
     dtype = self.dtype if dtype is None else dtype
+    here = device is None or device.type == T.NAME
+    if here and dtype in T.DTYPES and self.dtype in T.DTYPES and self.device.type == T.NAME:
+        if memory_format in _KEEPS and self.is_contiguous() and not _marked(self):
+            return _copier(dtype, "a").unary(self)
     strides = like_strides(self, memory_format)
     sizes = self.size()  # not .shape, which lazy modules' parameters refuse to give before the first call
-    if device is None or device.type == T.NAME:
+    if here:
         out = T.empty(sizes, dtype, strides)
     else:
         out = torch.empty_strided(sizes, strides, dtype=dtype, device=device)
@@ -253,7 +306,10 @@ def fill(tensor: torch.Tensor, value) -> torch.Tensor:
         from_host(torch.full((), value, dtype=tensor.dtype).expand(tensor.shape), tensor)
         return tensor
     try:
-        return _copier(tensor.dtype, "a", "fill").call_into((value,), (), (tensor,), inplace=True)
+        entry = _copier(tensor.dtype, "a", "fill")
+        if value.__class__ in (float, int, bool):
+            return entry.fill(value, tensor)
+        return entry.call_into((value,), (), (tensor,), inplace=True)
     except OverflowError:
         raise RuntimeError(f"value cannot be converted to type {tensor.dtype} without overflow") from None
 

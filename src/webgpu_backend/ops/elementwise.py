@@ -256,7 +256,7 @@ class Elementwise:
         shape = broadcast_shape([x.shape for x in inputs if isinstance(x, _Tensor)]) if outs is None else outs[0].shape
         views = [None if _is_scalar(x) else T.view_of(x) for x in inputs]
         if outs is None:
-            strides = _output_strides([x for x in inputs if not _is_scalar(x)], shape)
+            strides = self._strides([x for x in inputs if not _is_scalar(x)], shape)
             wanted = [result if o in ("T", "bool") else _out_dtype(o, result) for o in entry.spec.outputs]
             metas = tuple(T.meta(shape, strides, dtype) for dtype in wanted)
             out_views = [View(T.DTYPES[m.dtype], m.sizes, m.strides) for m in metas]
@@ -274,6 +274,9 @@ class Elementwise:
             self.plans.clear()
         call = self.plans[key] = Call(kernel, metas, empty)
         return call
+
+    def _strides(self, tensors, shape):
+        return _output_strides(tensors, shape)
 
     def _dtypes(self, inputs):
         fixed = dict(self.entry.spec.types)

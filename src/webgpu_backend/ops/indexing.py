@@ -11,6 +11,7 @@ from ..kernels.layout import numel
 from ..launch import caps, launch_guarded, windows
 from ..runtime.errors import BindingTooLarge
 from ..runtime.faults import site
+from ..runtime.gpu import gpu
 from .elementwise import _scalar_name, broadcast_shape
 from .table import custom
 
@@ -41,29 +42,32 @@ def axis(index: torch.Tensor, strides, limit: int, step: int, op: str, dim: int,
     return Axis(INDEX_SIZE[index.dtype], tuple(strides), index.storage_offset(), limit, step, site(op, dim, wraps))
 
 
-def read(key: tuple, source: torch.Tensor, indices: list[torch.Tensor], layout) -> torch.Tensor:
-    """Runs the index kernel; `layout()` gives (shape, source strides, axes) when there is no plan for `key` yet."""
+def read(key: tuple, source: torch.Tensor, indices, layout, *args) -> torch.Tensor:
+    """Runs the index kernel; `layout(source, *args)` gives (shape, source strides, axes) when there is no plan for
+    `key` yet."""
     found = _PLANS.get(key)
     if found is None:
-        shape, strides, axes = layout()
+        shape, strides, axes = layout(source, *args)
         meta = T.meta(shape, None, source.dtype)
         plan = None
         if numel(shape):
             plan = kernel.plan(shape, source.element_size(), strides, source.storage_offset(), axes, caps())
         found = remember(_PLANS, key, (meta, plan))
     meta, plan = found
-    out = T.new(meta)
+    out, block = T.make(meta)
     if plan is not None:
+        blocks = T._blocks
+        bound = (blocks[source.data_ptr() >> 40], *[blocks[i.data_ptr() >> 40] for i in indices], block)
         try:
-            launch_guarded(plan.program, (source, *indices, out), plan.params, plan.grid)
+            gpu().queue.record_guarded(plan.program, bound, plan.params, plan.grid)
         except BindingTooLarge:
-            _read_in_windows(source, indices, out, layout)
+            _read_in_windows(source, indices, out, layout(source, *args))
     return out
 
 
-def _read_in_windows(source, indices, out, layout) -> None:
+def _read_in_windows(source, indices, out, laid) -> None:
     """A source larger than one binding: a dispatch for each part of it."""
-    shape, strides, axes = layout()
+    shape, strides, axes = laid
     plan = kernel.plan(shape, source.element_size(), strides, source.storage_offset(), axes, caps(), windowed=True)
     for window, first, end in windows(source):
         launch_guarded(plan.program, (window, *indices, out), plan.params + pack("<II", first, end), plan.grid)
@@ -80,71 +84,88 @@ def along(self: torch.Tensor, dim: int, index: torch.Tensor, op: str):
     return strides, axis(index, index.stride(), self.shape[dim], self.stride(dim), op, dim, False)
 
 
+# Keys are spelt out below: a call of `key_of` for each operand costs as much again as the look-up.
+
+
 @custom("gather")
 def gather(self, dim, index, *, sparse_grad=False):
-    def layout():
-        shape = torch.ops.aten.gather(like(self), dim, like(index)).shape
-        if not index.numel():
-            return shape, (), []
-        strides, one = along(self, dim, index, "gather")
-        return shape, strides, [one]
+    key = (
+        "gather", dim, self.dtype, self.shape, self.stride(), self.storage_offset(),
+        index.dtype, index.shape, index.stride(), index.storage_offset(),
+    )  # fmt: skip
+    return read(key, self, (index,), _gather, dim, index)
 
-    return read(("gather", dim, key_of(self), key_of(index)), self, [index], layout)
+
+def _gather(self, dim, index):
+    shape = torch.ops.aten.gather(like(self), dim, like(index)).shape
+    if not index.numel():
+        return shape, (), []
+    strides, one = along(self, dim, index, "gather")
+    return shape, strides, [one]
 
 
 @custom("index_select")
 def index_select(self, dim, index):
-    def layout():
-        if index.dtype not in INDEX_SIZE:
-            raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
-        if index.dim() > 1:
-            raise IndexError("index_select(): Index is supposed to be a vector")
-        if not self.dim():
-            if dim not in (0, -1):
-                raise IndexError(f"Dimension out of range (expected to be in range of [-1, 0], but got {dim})")
-            if index.numel() != 1:
-                count = index.numel()
-                raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
-            return (), (), [axis(index, (), 1, 0, "index_select", 0, False)]
-        d = torch._prims_common.canonicalize_dim(self.dim(), dim)
-        shape, strides, steps = list(self.shape), list(self.stride()), [0] * self.dim()
-        one = axis(index, (), self.shape[d], self.stride(d), "index_select", d, False)
-        shape[d], strides[d], steps[d] = index.numel(), 0, index.stride(0) if index.dim() else 0
-        return tuple(shape), tuple(strides), [one._replace(strides=tuple(steps))]
+    key = (
+        "index_select", dim, self.dtype, self.shape, self.stride(), self.storage_offset(),
+        index.dtype, index.shape, index.stride(), index.storage_offset(),
+    )  # fmt: skip
+    return read(key, self, (index,), _index_select, dim, index)
 
-    return read(("index_select", dim, key_of(self), key_of(index)), self, [index], layout)
+
+def _index_select(self, dim, index):
+    if index.dtype not in INDEX_SIZE:
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
+    if index.dim() > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    if not self.dim():
+        if dim not in (0, -1):
+            raise IndexError(f"Dimension out of range (expected to be in range of [-1, 0], but got {dim})")
+        if index.numel() != 1:
+            count = index.numel()
+            raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
+        return (), (), [axis(index, (), 1, 0, "index_select", 0, False)]
+    d = torch._prims_common.canonicalize_dim(self.dim(), dim)
+    shape, strides, steps = list(self.shape), list(self.stride()), [0] * self.dim()
+    one = axis(index, (), self.shape[d], self.stride(d), "index_select", d, False)
+    shape[d], strides[d], steps[d] = index.numel(), 0, index.stride(0) if index.dim() else 0
+    return tuple(shape), tuple(strides), [one._replace(strides=tuple(steps))]
 
 
 @custom("take")
 def take(self, index):
     if not self.is_contiguous():
         self = self.contiguous()
+    return read(("take", *key_of(self), *key_of(index)), self, (index,), _take, index)
 
-    def layout():
-        if index.dtype is not torch.int64:
-            raise RuntimeError(f"take(): Expected a long tensor for index, but got {_scalar_name(index.dtype)}")
-        if not self.numel() and index.numel():
-            raise IndexError("take(): tried to take from an empty tensor")
-        one = axis(index, index.stride(), self.numel(), 1, "take", 0, True)
-        return tuple(index.shape), (0,) * index.dim(), [one]
 
-    return read(("take", key_of(self), key_of(index)), self, [index], layout)
+def _take(self, index):
+    if index.dtype is not torch.int64:
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {_scalar_name(index.dtype)}")
+    if not self.numel() and index.numel():
+        raise IndexError("take(): tried to take from an empty tensor")
+    return tuple(index.shape), (0,) * index.dim(), [axis(index, index.stride(), self.numel(), 1, "take", 0, True)]
 
 
 @custom("embedding")
 def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
-    def layout():
-        if weight.dim() != 2:
-            raise RuntimeError("'weight' must be 2-D")
-        if indices.dtype not in INDEX_SIZE:
-            raise RuntimeError(
-                "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but "
-                f"got torch.{_scalar_name(indices.dtype)}Tensor instead (while checking arguments for embedding)"
-            )
-        rows = axis(indices, (*indices.stride(), 0), weight.shape[0], weight.stride(0), "embedding", 0, False)
-        return (*indices.shape, weight.shape[1]), (0,) * indices.dim() + (weight.stride(1),), [rows]
+    key = (
+        "embedding", weight.dtype, weight.shape, weight.stride(), weight.storage_offset(),
+        indices.dtype, indices.shape, indices.stride(), indices.storage_offset(),
+    )  # fmt: skip
+    return read(key, weight, (indices,), _embedding, indices)
 
-    return read(("embedding", key_of(weight), key_of(indices)), weight, [indices], layout)
+
+def _embedding(weight, indices):
+    if weight.dim() != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    if indices.dtype not in INDEX_SIZE:
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but "
+            f"got torch.{_scalar_name(indices.dtype)}Tensor instead (while checking arguments for embedding)"
+        )
+    rows = axis(indices, (*indices.stride(), 0), weight.shape[0], weight.stride(0), "embedding", 0, False)
+    return (*indices.shape, weight.shape[1]), (0,) * indices.dim() + (weight.stride(1),), [rows]
 
 
 # -- advanced indexing
@@ -272,7 +293,7 @@ def index_tensor(self, indices):
         moved, joined = few(self, indices)
         out = index_tensor(moved, joined)
         return _restore(out, self, indices, shape)
-    return read(key, self, given, lambda: advanced(self, indices, "index"))
+    return read(key, self, given, advanced, indices, "index")
 
 
 def _restore(out: torch.Tensor, self: torch.Tensor, indices, shape) -> torch.Tensor:

@@ -10,7 +10,8 @@ from ..kernels.layout import grid, numel
 from ..kernels.pointwise import WORKGROUP
 from ..launch import caps, launch, launch_guarded, windows
 from ..runtime.errors import BindingTooLarge
-from .copy import device_copy, fill
+from ..runtime.gpu import gpu
+from .copy import clone, device_copy, fill
 from .elementwise import _check_overlap
 from .indexing import along, key_of, like, remember
 from .table import custom
@@ -24,6 +25,8 @@ WIDE = (torch.float16, torch.bfloat16)
 
 def duplicate(self: torch.Tensor) -> torch.Tensor:
     """A contiguous copy to write into."""
+    if self.is_contiguous():
+        return clone(self)
     out = T.empty(self.shape, self.dtype)
     device_copy(self, out)
     return out
@@ -69,27 +72,33 @@ def write(key: tuple, how: str, self: torch.Tensor, indices: list, value, layout
             _through_lists(how, self, indices, value, layout, chain)
             return
     number = not isinstance(value, torch.Tensor)
-    key = (*key, how, key_of(self), None if number else key_of(value), tuple([key_of(i) for i in indices]))
+    key = [*key, how, self.dtype, self.shape, self.stride(), self.storage_offset()]
+    blocks, bound = T._blocks, []
+    for x in indices if number else (value, *indices):
+        key += (x.dtype, x.shape, x.stride(), x.storage_offset())
+        bound.append(blocks[x.data_ptr() >> 40])
+    key = tuple(key)
     plan = PLANS.get(key)
     if plan is None:
         _check_overlap((self,))
-        shape, strides, axes = layout(self)
-        source = None if number else (_over(value, shape), value.storage_offset())
-        target = (strides, self.storage_offset())
-        plan = kernel.plan(shape, T.dtype_of(self), how, target, source, axes, caps())
-        remember(PLANS, key, plan)
-    tensors = indices if number else (value, *indices)
+        plan = remember(PLANS, key, _plan(how, self, value, layout(self)))
     tail = bits(value, self.dtype) if number else b""
+    bound.append(blocks[self.data_ptr() >> 40])
     try:
-        launch_guarded(plan.program, (*tensors, self), plan.params + tail, plan.grid)
+        gpu().queue.record_guarded(plan.program, tuple(bound), plan.params + tail, plan.grid)
     except BindingTooLarge:
-        shape, strides, axes = layout(self)
-        source = None if number else (_over(value, shape), value.storage_offset())
-        target = (strides, self.storage_offset())
-        plan = kernel.plan(shape, T.dtype_of(self), how, target, source, axes, caps(), windowed=True)
+        plan = _plan(how, self, value, layout(self), windowed=True)
+        tensors = indices if number else (value, *indices)
         for window, first, end in windows(self):
             bounds = struct.pack("<II", first, end)
             launch_guarded(plan.program, (*tensors, window), plan.params + bounds + tail, plan.grid)
+
+
+def _plan(how: str, self: torch.Tensor, value, laid, windowed: bool = False):
+    shape, strides, axes = laid
+    source = (_over(value, shape), value.storage_offset()) if isinstance(value, torch.Tensor) else None
+    target = (strides, self.storage_offset())
+    return kernel.plan(shape, T.dtype_of(self), how, target, source, axes, caps(), windowed)
 
 
 def _over(value: torch.Tensor, shape) -> tuple[int, ...]:

@@ -164,13 +164,14 @@ class Queue:
         self._ring_block = Block(self.pool.create_buffer(size, usage), size, 0, [])
         self._ring_group = self._create_group(self.pipelines.params_layout, (Window(self._ring_block, 0, RING_SLOT),))
 
-    def watch_faults(self) -> Block:
-        """The words that a kernel about to be recorded may set; the next wait looks at them."""
+    def record_guarded(self, program: Program, buffers: tuple, params: bytes, grid: tuple[int, int, int]) -> None:
+        """As record, for a kernel that reports bad indices: the fault words are its last binding."""
         found = self._faults
         if found is None:
             found = self._faults = faults.Faults(self.pool.create_buffer(256, USAGE))
+        self.record(program, (*buffers, found.block), params, grid)
+        # After the work: a wait on another thread in between leaves the words as they are for the next one.
         found.watched = True
-        return found.block
 
     def _bind(self, pipeline: Pipeline, buffers: tuple):
         limit = self.caps.max_binding
