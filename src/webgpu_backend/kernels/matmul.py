@@ -27,6 +27,7 @@ class Tile(NamedTuple):
     tm: int  # rows and columns per thread
     tn: int
     buffers: int = 1  # 2: the next tile is stored while this one is used
+    warp: int = 4  # of 32 threads that run together, how many lie along the rows
 
 
 # The tuning table: candidates by adapter class, largest first. The first tile with enough workgroups is taken.

@@ -93,11 +93,16 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * b4 }}>;
 {% endif %}
 {% endfor %}
 {% endmacro %}
+{# A tile turned on the way in is twisted every fourth k, or the four threads of a row would write to one bank. #}
+{% macro slot(class, kk, wide4, first, t) %}
+{% set twist = kk // 4 % 4 * 2 if class in "kKw" else 0 %}
+{% if twist %}{{ kk * wide4 }}u + (({{ first }}u + {{ t }}) ^ {{ twist }}u){% else %}{{ kk * wide4 + first }}u + {{ t }}{% endif %}
+{% endmacro %}
 {% macro keep(x, class, loads, wide4) %}
 {% for l in range(loads) %}
 {% if class in "kKw" %}
 {% for c in range(4) %}
-        {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ c }}u) * {{ wide4 }}u + {{ x }}row{{ l }} / 4u][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
+        {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ c }}u) * {{ wide4 }}u + ({{ x }}row{{ l }} / 4u ^ {{ x }}k{{ l }} / 4u % 4u * 2u)][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
 {% endfor %}
 {% else %}
         {{ x }}_tile[{{ x }}slot + {{ x }}k{{ l }} * {{ wide4 }}u + {{ x }}row{{ l }}] = {{ x }}reg{{ l }};
@@ -108,10 +113,10 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * b4 }}>;
 {% for kk in range(t.bk) %}
         {
 {% for g in range(t.tm // 4) %}
-            let a{{ g }} = a_tile[aslot + {{ kk * a4 + g * nty }}u + ty];
+            let a{{ g }} = a_tile[aslot + {{ slot(a_class, kk, a4, g * nty, "ty") | trim }}];
 {% endfor %}
 {% for h in range(t.tn // 4) %}
-            let b{{ h }} = b_tile[bslot + {{ kk * b4 + h * ntx }}u + tx];
+            let b{{ h }} = b_tile[bslot + {{ slot(b_class, kk, b4, h * ntx, "tx") | trim }}];
 {% endfor %}
 {% for i in range(t.tm) %}
 {% for h in range(t.tn // 4) %}
@@ -128,16 +133,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     if (group >= p.total) {
         return;
     }
-    let tx = lid % {{ ntx }}u;
-    let ty = lid / {{ ntx }}u;
-    // Eight rows of tiles are walked together: neighbours share what the cache holds of both operands.
-    let per_batch = p.tiles_m * p.tiles_n;
-    let z = group / per_batch;
-    let inside = group % per_batch;
-    let band = inside / (8u * p.tiles_n);
-    let height = min(p.tiles_m - band * 8u, 8u);
-    let m0 = (band * 8u + (inside % (8u * p.tiles_n)) % height) * {{ t.bm }}u;
-    let n0 = ((inside % (8u * p.tiles_n)) / height) * {{ t.bn }}u;
+{% include "matmul_place.wgsl" %}
     let split = z % p.splits;
 {% if summed %}
     let ob = z / p.splits;
