@@ -1,6 +1,6 @@
 """The records every layer shares: what an adapter can do, a program, and one dispatch of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -32,7 +32,7 @@ class Program:
     """
 
     name: str
-    wgsl: str
+    wgsl: str = field(repr=False)
     access: str
     param_bytes: int
     trusted: bool = True

@@ -135,7 +135,7 @@ class Plan(NamedTuple):
     part: tuple[int, DType] | None  # elements and dtype of the partial sums
 
 
-_PART = {"f32": FLOAT32, "i32": INT32, "i64": INT64, "n64": INT64, "c64": COMPLEX64, "f64": FLOAT64}
+SUMS = {"f32": FLOAT32, "i32": INT32, "i64": INT64, "n64": INT64, "c64": COMPLEX64, "f64": FLOAT64}
 
 
 def plan(product: Product, caps: Caps) -> Plan:
@@ -169,7 +169,7 @@ def plan(product: Product, caps: Caps) -> Plan:
         rows = (q.m, q.n)
         step = (q.n, 1) if q is product else (1, q.m)
         size = rows[0] * rows[1]
-        target = Matrix(_PART[carry], 0, *step, size * (1 if q.summed else q.inner), 0 if q.summed else size)
+        target = Matrix(SUMS[carry], 0, *step, size * (1 if q.summed else q.inner), 0 if q.summed else size)
     store = _store_mode(target, q.n, caps)
     program = _program(
         "vector" if vector else "tiled" if tile.bk else "direct",
@@ -196,7 +196,7 @@ def plan(product: Product, caps: Caps) -> Plan:
     steps = [Step(program, tuple(bindings), params, spread(groups, caps))]
     part = None
     if splits > 1:
-        part = (splits * batch * q.m * q.n, _PART[carry])
+        part = (splits * batch * q.m * q.n, SUMS[carry])
         steps.append(_finish(product, splits, batch, carry, caps))
     return Plan(tuple(steps), part)
 
@@ -410,7 +410,7 @@ def _finish(product: Product, splits: int, batch: int, carry: str, caps: Caps) -
 
 @cache
 def _finish_program(out_dtype, c_dtype, epilogue, act, carry, caps) -> Program:
-    part = _PART[carry]
+    part = SUMS[carry]
     more, function, signature = _epilogue(epilogue, act, carry, c_dtype, caps)
     fields = [f"{f}: u32" for f in ("m", "n", "inner", "count", "splits", "o_o")] + more
     bindings = [("part", "read", elements.array_type(part, "e", caps))]

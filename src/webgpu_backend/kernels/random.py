@@ -58,10 +58,10 @@ DISTRIBUTIONS: dict[str, Distribution] = {d.name: d for d in (
 
 def plan(name: str, dtype: DType, n: int, caps: Caps) -> tuple[Program, tuple[int, int, int]]:
     """The program that fills `n` elements of a contiguous tensor, and its grid."""
-    return _program(name, dtype.name, caps), _grid(n, caps)
+    return _program(name, dtype.name, caps), grid_of(n, caps)
 
 
-def _grid(n: int, caps: Caps) -> tuple[int, int, int]:
+def grid_of(n: int, caps: Caps) -> tuple[int, int, int]:
     return grid(-(-n // (4 * GROUPS[caps.kind])), WORKGROUP[caps.kind], caps)
 
 
@@ -111,7 +111,7 @@ def _convert(text: str, source: str, target: str) -> str:
 
 def plan_dropout(dtype: DType, n: int, caps: Caps) -> tuple[Program, tuple[int, int, int]]:
     """Input, result and mask in one kernel."""
-    return _dropout(dtype.name, caps), _grid(n, caps)
+    return _dropout(dtype.name, caps), grid_of(n, caps)
 
 
 @cache

@@ -7,7 +7,9 @@ from ..dtypes import Unsupported
 from ..kernels.layout import View, broadcast_strides, collapse
 from ..kernels.matmul import Matrix, Product, plan
 from ..launch import caps
+from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
+from . import parts
 from .copy import device_copy, fill
 from .elementwise import broadcast_shape
 from .table import custom
@@ -21,9 +23,10 @@ _NAMES = {torch.bool: "Bool", torch.uint16: "UInt16", torch.uint32: "UInt32", to
 class Call:
     """A planned product: everything but the buffers. `empty`: no sum to compute, the output is beta * c or zero."""
 
-    __slots__ = ("meta", "steps", "part", "empty")
+    __slots__ = ("product", "meta", "steps", "part", "empty")
 
-    def __init__(self, meta, steps, part, empty):
+    def __init__(self, product, meta, steps, part, empty):
+        self.product = product
         self.meta = meta
         self.steps = steps
         self.part = part
@@ -47,7 +50,7 @@ def remember(key: tuple, call: Call) -> Call:
 def planned(sizes, product: Product | None, dtype: torch.dtype) -> Call:
     meta = T.meta(sizes, None, dtype)
     if 0 in sizes or product is None or product.k == 0 or product.inner == 0:
-        return Call(meta, (), None, True)
+        return Call(product, meta, (), None, True)
     found = plan(product, caps())
     part = None
     if found.part is not None:
@@ -55,7 +58,7 @@ def planned(sizes, product: Product | None, dtype: torch.dtype) -> Call:
         part = T.meta((count,), None, T.TORCH_DTYPE[part_dtype.name])
     slots = {"a": 0, "b": 1, "c": 2, "out": 3, "part": 4}
     steps = tuple((s.program, tuple(slots[n] for n in s.bindings), s.params, s.grid) for s in found.steps)
-    return Call(meta, steps, part, False)
+    return Call(product, meta, steps, part, False)
 
 
 def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
@@ -69,8 +72,11 @@ def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
         return out
     tensors = (a, b, c, out, None if call.part is None else T.new(call.part))
     record, blocks = gpu().queue.record, T._blocks
-    for program, slots, params, grid in call.steps:
-        record(program, tuple([blocks[tensors[i].data_ptr() >> 40] for i in slots]), params, grid)
+    try:
+        for program, slots, params, grid in call.steps:
+            record(program, tuple([blocks[tensors[i].data_ptr() >> 40] for i in slots]), params, grid)
+    except BindingTooLarge:
+        parts.multiply(call.product, a, b, c, out)
     return out
 
 

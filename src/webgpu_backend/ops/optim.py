@@ -9,7 +9,8 @@ import torch
 from .. import tensor as T
 from ..kernels import amp
 from ..kernels.pointwise import Spec
-from ..launch import caps, launch
+from ..launch import caps, launch, windows
+from ..runtime.errors import BindingTooLarge
 from .copy import dense, device_copy
 from .elementwise import Elementwise
 from .table import Pointwise, custom
@@ -188,9 +189,18 @@ def unscale_(self, found_inf, inv_scale):
             and not grad.is_neg()
         )
         target = grad if whole else grad.clone(memory_format=torch.contiguous_format)
-        program, grid = amp.plan_unscale(T.dtype_of(target), target.numel(), caps())
-        offsets = target.storage_offset() // 4, found_inf.storage_offset(), inv_scale.storage_offset()
-        launch(program, (inv_scale, target, found_inf), pack("<IIII", target.numel(), *offsets), grid)
+        scalars = found_inf.storage_offset(), inv_scale.storage_offset()
+        first, n = target.storage_offset(), target.numel()
+        program, grid = amp.plan_unscale(T.dtype_of(target), n, caps())
+        try:
+            launch(program, (inv_scale, target, found_inf), pack("<IIII", n, first // 4, *scalars), grid)
+        except BindingTooLarge:
+            for window, low, high in windows(target):
+                at, end = max(low, first), min(high, first + n)
+                if at < end:
+                    program, grid = amp.plan_unscale(T.dtype_of(target), end - at, caps())
+                    params = pack("<IIII", end - at, (at - low) // 4, *scalars)
+                    launch(program, (inv_scale, window, found_inf), params, grid)
         if not whole:
             device_copy(target, grad)
 

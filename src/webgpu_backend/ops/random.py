@@ -3,7 +3,7 @@
 import math
 import os
 import threading
-from struct import pack
+from struct import pack, unpack
 from weakref import WeakValueDictionary
 
 import torch
@@ -11,7 +11,8 @@ import torch
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import random as kernels
-from ..launch import caps, launch
+from ..launch import caps, launch, launch_ranges
+from ..runtime.errors import BindingTooLarge
 from .copy import dense, device_copy
 from .table import binary, custom
 
@@ -36,6 +37,12 @@ class Philox:
             offset = self.offset
             self.offset = (offset + -(-elements // 4)) & _MASK
         return pack("<QQ", self.seed, offset)
+
+
+def skipped(taken: bytes, elements: int) -> bytes:
+    """What take gave, for the elements from there on."""
+    seed, offset = unpack("<QQ", taken)
+    return pack("<QQ", seed, (offset + elements // 4) & _MASK)
 
 
 DEFAULT = Philox()
@@ -74,8 +81,15 @@ def draw(name: str, out: torch.Tensor, generator, params: bytes = b"", inputs: t
         return out
     target = out if _whole(out) else T.empty(out.shape, out.dtype)
     program, grid = kernels.plan(name, T.dtype_of(target), n, caps())
-    head = pack("<II", n, target.storage_offset() // 4) + stream(generator).take(n)
-    launch(program, (*inputs, target), head + params, grid)
+    taken = stream(generator).take(n)
+    try:
+        launch(program, (*inputs, target), pack("<II", n, target.storage_offset() // 4) + taken + params, grid)
+    except BindingTooLarge:
+
+        def part(first, count, offsets):
+            return pack("<II", count, offsets[-1] // 4) + skipped(taken, first) + params
+
+        launch_ranges(program, (*inputs, target), n, part, lambda count: kernels.grid_of(count, caps()))
     if target is not out:
         device_copy(target, out)
     return out
@@ -374,6 +388,13 @@ def native_dropout(input, p, train):
     out, mask = T.empty(input.shape, input.dtype, strides), T.empty(input.shape, torch.bool, strides)
     n = input.numel()
     program, grid = kernels.plan_dropout(T.dtype_of(input), n, caps())
-    params = pack("<II", n, 0) + DEFAULT.take(n) + pack("<ffI", p, 1 / (1 - p), input.storage_offset() // 4)
-    launch(program, (input, out, mask), params, grid)
+    taken = DEFAULT.take(n)
+
+    def part(first, count, offsets):
+        return pack("<II", count, 0) + skipped(taken, first) + pack("<ffI", p, 1 / (1 - p), offsets[0] // 4)
+
+    try:
+        launch(program, (input, out, mask), part(0, n, [input.storage_offset()]), grid)
+    except BindingTooLarge:
+        launch_ranges(program, (input, out, mask), n, part, lambda count: kernels.grid_of(count, caps()))
     return out, mask

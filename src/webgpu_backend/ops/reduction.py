@@ -131,6 +131,21 @@ class Reduction:
             record(step.program, bound, step.params + tail, step.grid)
         return results + mapped
 
+    def _fitting(self, inputs: tuple, dims, limit: int) -> list[tuple]:
+        """The inputs, halved along reduced dimensions until windows of all fit, in the order of their elements."""
+        large = next((x for x in inputs if T.window_of(x, limit) is None), None)
+        if large is None:
+            return [inputs]
+        several = [d for d in dims if large.shape[d] > 1]
+        if not several:
+            raise Unsupported(f"webgpu: {self.spec.name} of a tensor whose parts do not fit a binding")
+        # Where places matter, parts are ranges of them: the outermost dimension goes first.
+        dim = several[0] if self.spec.ordered else max(several, key=lambda d: (large.shape[d] - 1) * large.stride(d))
+        half = large.shape[dim] // 2
+        ends = ((0, half), (half, large.shape[dim] - half))
+        halves = [tuple([x.narrow(dim, start, n) for x in inputs]) for start, n in ends]
+        return [part for both in halves for part in self._fitting(both, dims, limit)]
+
     def _in_parts(self, inputs, dims, compute, out, scalars) -> list:
         """Inputs larger than one binding, in keepdim shape: states of parts that fit are finished together."""
         caps, limit = gpu().caps, gpu().queue.caps.max_binding
@@ -139,6 +154,10 @@ class Reduction:
         if large:
             spans = [(s - 1) * st for s, st in zip(large[0].shape, large[0].stride())]
             first = spans.index(max(spans))
+            kept = [d for d, s in enumerate(shape) if d not in dims and s > 1]
+            rows, nbytes = numel([shape[d] for d in kept]), large[0].numel() * large[0].element_size()
+            if kept and 16 * rows * -(-nbytes // limit) > limit:  # the states of the parts would not fit either
+                first = max(kept, key=spans.__getitem__)
             if first not in dims:
                 half = shape[first] // 2
                 pair = [
@@ -148,20 +167,11 @@ class Reduction:
                 return [torch.cat(both, first) for both in zip(*pair)]
             if self.spec.ordered and any(shape[d] > 1 for d in dims if d < first):
                 return self._in_parts(tuple([x.contiguous() for x in inputs]), dims, compute, out, scalars)
-            n = 1
-            while parts and any(T.window_of(x, limit) is None for part in parts for x in part):
-                n *= 2
-                step = -(-shape[first] // n)
-                parts = [tuple(p) for p in zip(*[x.split(step, first) for x in inputs])]
-                if step == 1:
-                    break
+            parts = self._fitting(inputs, dims, limit)
         kind, record = T.DTYPES[compute], gpu().queue.record
         states, tail, base = [], b"", 0
-        per = numel([shape[d] for d in dims if d != first]) if self.spec.ordered else 0
         for part in parts:
             windows = [T.window_of(x, limit) for x in part]
-            if None in windows:
-                raise Unsupported(f"webgpu: {self.spec.name} of a tensor whose parts do not fit a binding")
             plan = R.plan(self.spec, kind, [v for _, v in windows], frozenset(dims), [], [], caps, base)
             fields = [T.empty((m, slots), T.TORCH_DTYPE[name]) for m, slots, name in plan.partials]
             tail = b"".join([PACKERS[c](v) for c, v in zip(plan.scalar_carriers, scalars)])
@@ -169,7 +179,7 @@ class Reduction:
             step = plan.passes[0]
             record(step.program, tuple([buffers[k][i] for k, i in step.bindings]), step.params + tail, step.grid)
             states.append(fields)
-            base += part[0].shape[first] * per if part[0].dim() else 0
+            base += numel([part[0].shape[d] for d in dims]) if self.spec.ordered else 0
         joined = [torch.cat(field, 1) if len(states) > 1 else field[0] for field in zip(*states)]
         wide = tuple([1 if d in dims else s for d, s in enumerate(shape)])
         results = [T.empty(wide, d) for d in out]

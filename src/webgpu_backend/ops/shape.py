@@ -9,6 +9,7 @@ from .. import tensor as T
 from ..kernels import join, move
 from ..kernels.layout import numel
 from ..launch import caps, launch
+from ..runtime.errors import BindingTooLarge
 from .copy import device_copy, fill
 from .elementwise import resize_output
 from .indexing import key_of, remember
@@ -140,7 +141,10 @@ def _join_few(parts, dim: int, out: torch.Tensor) -> None:
         lengths = [numel(t.shape[dim:]) for t in parts]
         offsets = [t.storage_offset() for t in parts]
         plan = remember(_PLANS, key, join.plan(out.element_size(), lengths, offsets, rows, caps()))
-    launch(plan.program, (*parts, out), plan.params, plan.grid)
+    try:
+        launch(plan.program, (*parts, out), plan.params, plan.grid)
+    except BindingTooLarge:  # a copy knows how to split
+        _copy_parts(parts, dim, out)
 
 
 @custom("stack")

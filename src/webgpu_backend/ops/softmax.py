@@ -7,7 +7,9 @@ from ..dtypes import Unsupported
 from ..kernels import nll
 from ..kernels.reduce import Spec
 from ..launch import caps, launch, launch_guarded
+from ..runtime.errors import BindingTooLarge
 from ..runtime.faults import site
+from .copy import fill
 from .reduce import LOGSUMEXP, dtype_name
 from .reduction import Reduction, normal_dims
 from .table import custom
@@ -163,7 +165,10 @@ def nll_loss_forward(self, target, weight, reduction, ignore_index):
             caps(),
         )
         tensors = [x, t] + ([] if weight is None else [weight]) + [losses] + ([] if weights is None else [weights])
-        launch_guarded(plan.program, tuple(tensors), plan.params, plan.grid)
+        try:
+            launch_guarded(plan.program, tuple(tensors), plan.params, plan.grid)
+        except BindingTooLarge:
+            _gathered(x, t, weight, ignore_index, losses, weights)
     if reduction == _NONE:
         return losses, torch.zeros((), dtype=self.dtype, device=self.device)
     if not whole:
@@ -205,5 +210,32 @@ def nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index
         caps(),
     )
     tensors = [grad, t] + ([] if weight is None else [weight]) + ([total_weight] if mean else []) + [out]
-    launch(plan.program, tuple(tensors), plan.params, plan.grid)
+    try:
+        launch(plan.program, tuple(tensors), plan.params, plan.grid)
+    except BindingTooLarge:
+        _scattered(grad, t, weight, ignore_index, total_weight if mean else None, out.view(x.shape))
     return out
+
+
+def _shares(target, weight, ignore_index):
+    """Classes that are there to be read, and what each sample's loss is multiplied by."""
+    counts = target != ignore_index
+    classes = target.to(torch.int64).masked_fill(~counts, 0)
+    share = counts.to(torch.float32)
+    return classes, share if weight is None else share * weight.to(torch.float32)[classes]
+
+
+def _gathered(x, target, weight, ignore_index, losses, weights) -> None:
+    """The losses of an input larger than one binding: reading by index knows how to split."""
+    classes, share = _shares(target, weight, ignore_index)
+    picked = x.gather(1, classes.unsqueeze(1)).squeeze(1).to(torch.float32)
+    losses.copy_(torch.where(share == 0, 0, -picked * share).view(losses.shape))
+    if weights is not None:
+        weights.copy_(share.view(weights.shape))
+
+
+def _scattered(grad, target, weight, ignore_index, total, out) -> None:
+    classes, share = _shares(target, weight, ignore_index)
+    value = -grad.to(torch.float32) * share
+    fill(out, 0)
+    out.scatter_(1, classes.unsqueeze(1), (value if total is None else value / total).to(out.dtype).unsqueeze(1))

@@ -1,0 +1,81 @@
+"""Products with an operand or a result larger than one binding, put together from parts that fit."""
+
+import torch
+
+from .. import tensor as T
+from ..dtypes import carrier
+from ..kernels import cut
+from ..kernels.matmul import SUMS, Product, plan
+from ..launch import caps
+from ..program import Window
+from ..runtime.errors import BindingTooLarge
+from ..runtime.gpu import gpu
+from .copy import device_copy
+
+
+def multiply(product: Product, a, b, c, out: torch.Tensor) -> None:
+    """The product into `out`, which is contiguous. A part is computed in memory of its own and copied to its place."""
+    inner = 1 if product.summed else product.inner
+    _multiply(cut.placed(product), (a, b, c), out.view(product.outer, inner, product.m, product.n))
+
+
+def _multiply(product: Product, operands: tuple, target: torch.Tensor) -> None:
+    limit = gpu().queue.caps.max_binding
+    try:
+        where = cut.cut(product, limit)
+    except ValueError as error:
+        raise BindingTooLarge(f"matrix product: {error}, and one binding has {limit} bytes") from None
+    if where is None:
+        _whole(product, operands, target)
+        return
+    first, second = cut.halves(product, where)
+    if not where.adds:
+        d = ("outer", "inner", "m", "n").index(where.dimension)
+        _multiply(first, operands, target.narrow(d, 0, where.at))
+        _multiply(second, operands, target.narrow(d, where.at, target.shape[d] - where.at))
+        return
+    dtype = SUMS[carrier(product.a.dtype, caps())]
+    total, more = (T.empty(target.shape, T.TORCH_DTYPE[dtype.name]) for _ in range(2))
+    _multiply(cut.bare(first, dtype), operands, total)
+    _multiply(cut.bare(second, dtype), operands, more)
+    total.add_(more)
+    device_copy(_finished(product, operands[2], total), target)
+
+
+def _finished(product: Product, c, total: torch.Tensor) -> torch.Tensor:
+    """What follows the sum: alpha, the addend and the activation."""
+    if product.alpha != 1:
+        total = total * product.alpha
+    if product.c is not None:
+        m = product.c
+        addend = T.as_strided(c, total.shape, (m.outer, m.inner, m.row, m.col), m.offset)
+        total = torch.add(total, addend.to(total.dtype), alpha=product.beta)
+    if product.act:
+        return torch.relu(total) if product.act == "relu" else torch.nn.functional.gelu(total)
+    return total
+
+
+def _whole(product: Product, operands: tuple, target: torch.Tensor) -> None:
+    """One part, over windows of its operands."""
+    bound = {"out": T.empty(target.shape, T.TORCH_DTYPE[product.out.dtype.name])}
+    changed = {}
+    for name, tensor in zip("abc", operands):
+        matrix = getattr(product, name)
+        if matrix is None:
+            continue
+        block, item = T.block_of(tensor), matrix.dtype.size
+        bound[name] = block
+        if block.size > gpu().queue.caps.max_binding:
+            first, last = cut.reach(product, name)
+            start = first * item & ~255
+            bound[name] = Window(block, start, min((last * item - start + 255) & ~255, block.size - start))
+            changed[name] = matrix._replace(offset=matrix.offset - start // item)
+    found = plan(cut.replace(product, **changed), caps())
+    if found.part is not None:
+        count, dtype = found.part
+        bound["part"] = T.empty((count,), T.TORCH_DTYPE[dtype.name])
+    for step in found.steps:
+        buffers = [bound[name] for name in step.bindings]
+        buffers = tuple(T.block_of(x) if isinstance(x, torch.Tensor) else x for x in buffers)
+        gpu().queue.record(step.program, buffers, step.params, step.grid)
+    device_copy(bound["out"], target)
