@@ -291,12 +291,53 @@ def test_narrow_inference(name, dtype):
     assert error < (1e-2 if dtype is torch.float16 else 6e-2)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "efficientnet_b0", "vit_b_16"])
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "mobilenet_v3_small", "efficientnet_b0", "vit_b_16"])
 def test_torchvision(name):
+    """Torchvision's own models: outputs, and the gradients of every parameter and of the image."""
     torchvision = pytest.importorskip("torchvision")
     torch.manual_seed(0)
-    options = {"image_size": 64, "patch_size": 16} if name == "vit_b_16" else {}
-    model = getattr(torchvision.models, name)(weights=None, **options).eval()
-    x = torch.randn(1, 3, 64, 64)
-    expected = model(x).detach()
-    torch.testing.assert_close(model.to(D)(x.to(D)).detach().cpu(), expected, rtol=1e-3, atol=1e-4)
+    options = {"image_size": 64} if name == "vit_b_16" else {}
+    model = getattr(torchvision.models, name)(weights=None, num_classes=20, **options).eval()
+    ours = copy.deepcopy(model).to(D)
+    x = torch.randn(2, 3, 64, 64)
+    found = {}
+    for place, net in (("cpu", model), (D, ours)):
+        image = x.to(place).requires_grad_()
+        out = net(image)
+        nn.functional.cross_entropy(out, torch.tensor([3, 11]).to(place)).backward()
+        gradients = {n: p.grad.cpu() for n, p in net.named_parameters()}
+        found[place] = out.detach().cpu(), gradients | {"image": image.grad.cpu()}
+    (expected, gradients), (got, others) = found["cpu"], found[D]
+    torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-4)
+    for n, g in gradients.items():
+        torch.testing.assert_close(
+            others[n], g, rtol=1e-3, atol=2e-4 * g.abs().max().item(), msg=lambda m, n=n: f"{n}: {m}"
+        )
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small"])
+def test_torchvision_training(name):
+    """Batch statistics and dropout's absence: two steps give the CPU's losses and running statistics."""
+    torchvision = pytest.importorskip("torchvision")
+    torch.manual_seed(0)
+    model = getattr(torchvision.models, name)(weights=None, num_classes=5)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    x, y = torch.randn(8, 3, 64, 64), torch.arange(8) % 5
+    runs = {}
+    for place in ("cpu", D):
+        net = copy.deepcopy(model).to(place).train()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+        losses = []
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(net(x.to(place)), y.to(place))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        runs[place] = losses, {n: b.cpu() for n, b in net.named_buffers()}
+    assert runs[D][0] == pytest.approx(runs["cpu"][0], rel=2e-2)
+    assert runs["cpu"][0][-1] != pytest.approx(runs["cpu"][0][0], rel=2e-2)
+    for n, b in runs["cpu"][1].items():
+        torch.testing.assert_close(runs[D][1][n], b, rtol=2e-2, atol=2e-2, msg=lambda m, n=n: f"{n}: {m}")
