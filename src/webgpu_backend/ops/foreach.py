@@ -1,5 +1,7 @@
 """Lists of tensors: torch's `_foreach_*` operators, made from the elementwise table."""
 
+from dataclasses import replace
+
 import torch
 
 from .. import tensor as T
@@ -7,6 +9,7 @@ from ..dtypes import Unsupported
 from . import pointwise  # noqa: F401 (its entries must be in the table)
 from .copy import copy_from, fill
 from .elementwise import Elementwise
+from .lists import Lists
 from .table import POINTWISE, custom
 
 aten = torch.ops.aten
@@ -34,6 +37,8 @@ def _listed(entry, overload, single):
     if len(names) < n_in or len(names) > n_in + n_scalars:
         return None
     missing = (1,) * (n_in + n_scalars - len(names))  # `_foreach_add.Scalar` has no alpha
+    spec = entry.spec
+    together = Lists(replace(spec, inputs=spec.inputs + spec.scalars, scalars=()), (0,) if inplace else (None,))
 
     def kernel(*args, **kwargs):
         given = [*args, *(kwargs[n] if n in kwargs else defaults[n] for n in names[len(args) :])]
@@ -44,6 +49,9 @@ def _listed(entry, overload, single):
             columns.append(value)
         lists = [c for name, c in zip(names, columns) if name in listed or (name == "scalars" and isinstance(c, list))]
         _check(lists)
+        made = together([*columns, *missing])
+        if made is not None:
+            return None if inplace else made[0]
         count = len(lists[0])
         rows = zip(*[c if isinstance(c, (list, tuple)) else [c] * count for c in columns])
         results = []

@@ -1,4 +1,4 @@
-"""Fused optimizer steps and the gradient scaler's kernels: one dispatch for each parameter."""
+"""Fused optimizer steps, several parameters to a dispatch, and the gradient scaler's kernels."""
 
 import math
 from functools import cache
@@ -13,11 +13,16 @@ from ..launch import caps, launch, windows
 from ..runtime.errors import BindingTooLarge
 from .copy import dense, device_copy
 from .elementwise import Elementwise
+from .lists import Lists
 from .table import Pointwise, custom
 
 
 class _Step(Elementwise):
-    """Computes in float32 and writes each output in its own dtype."""
+    """Computes in float32 and writes each output in its own dtype. `lists` takes several tensors to a dispatch."""
+
+    def __init__(self, entry: Pointwise, written: tuple[int, ...]):
+        super().__init__(entry)
+        self.lists = Lists(entry.spec, written)
 
     def _dtypes(self, inputs):
         return torch.float32, torch.float32
@@ -26,9 +31,10 @@ class _Step(Elementwise):
         self._check_devices(inputs)
 
 
-def _kernel(name: str, source: list[str], inputs: tuple[str, ...], scalars: tuple[str, ...], outputs: int) -> _Step:
-    spec = Spec(name, "\n".join(source), inputs, scalars, (), ("T",) * outputs)
-    return _Step(Pointwise(name, spec, "none"))
+def _kernel(name: str, source: list[str], inputs: tuple[str, ...], scalars: tuple[str, ...], written) -> _Step:
+    """`written`: the inputs that the outputs replace, in order."""
+    spec = Spec(name, "\n".join(source), inputs, scalars, (), ("T",) * len(written))
+    return _Step(Pointwise(name, spec, "none"), tuple(inputs.index(n) for n in written))
 
 
 def _gradient(scaled: bool, maximize: bool, decay: bool) -> list[str]:
@@ -62,6 +68,14 @@ def _operands(p, g, lr, grad_scale, found_inf, *states):
     return inputs, outs
 
 
+def _together(run: _Step, lists: list, lr, grad_scale, found_inf, steps, scalars: tuple) -> bool:
+    """Whether all parameters could be done with several to a dispatch."""
+    if isinstance(lr, torch.Tensor) and lr.is_cpu:
+        lr = lr.item()
+    columns = [*lists, lr, *[x for x in (grad_scale, found_inf) if x is not None], *steps]
+    return not lists[0] or run.lists(columns, scalars) is not None
+
+
 def _extras(scaled: bool, found: bool) -> tuple[str, ...]:
     return (("scale",) if scaled else ()) + (("found",) if found else ())
 
@@ -87,7 +101,7 @@ def _adam_kernel(decoupled: bool, amsgrad: bool, maximize: bool, decay: bool, sc
         names["g"] = "u"
     scalars = ("weight_decay", "rest1", "beta2", "rest2", "log_beta1", "log_beta2", "eps")
     inputs = ("w", "g", *states, "lr", *_extras(scaled, found), "step")
-    return _kernel("adamw" if decoupled else "adam", source + _results(names, found), inputs, scalars, len(names))
+    return _kernel("adamw" if decoupled else "adam", source + _results(names, found), inputs, scalars, names)
 
 
 def _log(beta: float) -> float:
@@ -103,6 +117,9 @@ def _adam(decoupled: bool):
             decoupled, amsgrad, maximize, weight_decay != 0, grad_scale is not None, found_inf is not None
         )
         scalars = (weight_decay, 1 - beta1, beta2, 1 - beta2, _log(beta1), _log(beta2), eps)
+        moments = [exp_avgs, exp_avg_sqs] + ([max_exp_avg_sqs] if amsgrad else [])
+        if _together(run, [self, grads, *moments], lr, grad_scale, found_inf, [state_steps], scalars):
+            return
         for k, p in enumerate(self):
             if not p.numel():
                 continue
@@ -132,7 +149,7 @@ def _sgd_kernel(momentum: bool, first: bool, nesterov: bool, maximize: bool, sca
         names["g"] = "u"
     inputs = ("w", "g", *(("b",) if momentum else ()), "lr", *_extras(scaled, found))
     scalars = ("weight_decay", "momentum", "dampening")
-    return _kernel("sgd", source + _results(names, found), inputs, scalars, len(names))
+    return _kernel("sgd", source + _results(names, found), inputs, scalars, names)
 
 
 @custom("_fused_sgd_", "_fused_sgd_.tensor_lr")
@@ -142,12 +159,16 @@ def fused_sgd_(
 ):  # fmt: skip
     moving = bool(momentum_buffer_list)
     run = _sgd_kernel(moving, is_first_step, nesterov, maximize, grad_scale is not None, found_inf is not None)
+    scalars = (weight_decay, momentum, dampening)
+    lists = [self, grads, *([momentum_buffer_list] if moving else [])]
+    if _together(run, lists, lr, grad_scale, found_inf, [], scalars):
+        return
     for k, p in enumerate(self):
         if not p.numel():
             continue
         states = [momentum_buffer_list[k]] if moving else []
         inputs, outs = _operands(p, grads[k], lr, grad_scale, found_inf, *states)
-        run.call_into(tuple(inputs), (weight_decay, momentum, dampening), tuple(outs), inplace=True)
+        run.call_into(tuple(inputs), scalars, tuple(outs), inplace=True)
 
 
 @cache
@@ -156,7 +177,7 @@ def _adagrad_kernel(maximize: bool, scaled: bool, found: bool) -> _Step:
     source += ["s1 = s + h * h", "rate = lr / (1 + (step - 1) * lr_decay)", "q = w - rate * h / (sqrt(s1) + eps)"]
     names = {"w": "q", "s": "s1"} | ({"g": "u"} if scaled else {})
     inputs = ("w", "g", "s", "lr", *_extras(scaled, found), "step")
-    return _kernel("adagrad", source + _results(names, found), inputs, ("weight_decay", "lr_decay", "eps"), len(names))
+    return _kernel("adagrad", source + _results(names, found), inputs, ("weight_decay", "lr_decay", "eps"), names)
 
 
 @custom("_fused_adagrad_", "_fused_adagrad_.tensor_lr")
@@ -164,11 +185,14 @@ def fused_adagrad_(
     self, grads, state_sums, state_steps, *, lr, lr_decay, weight_decay, eps, maximize, grad_scale=None, found_inf=None
 ):
     run = _adagrad_kernel(maximize, grad_scale is not None, found_inf is not None)
+    scalars = (weight_decay, lr_decay, eps)
+    if _together(run, [self, grads, state_sums], lr, grad_scale, found_inf, [state_steps], scalars):
+        return
     for k, p in enumerate(self):
         if not p.numel():
             continue
         inputs, outs = _operands(p, grads[k], lr, grad_scale, found_inf, state_sums[k])
-        run.call_into((*inputs, state_steps[k]), (weight_decay, lr_decay, eps), tuple(outs), inplace=True)
+        run.call_into((*inputs, state_steps[k]), scalars, tuple(outs), inplace=True)
 
 
 # -- the gradient scaler
@@ -215,7 +239,7 @@ _UPDATE = _Step(Pointwise("amp_update_scale", Spec(
     "out0 = where(c == 0, kept, a * backoff)\n"
     "out1 = where(c == 0, where(full, 0, next), 0)",
     ("a", "b", "c"), ("growth", "backoff", "interval"), (("b", "i32"), ("interval", "i32")), ("T", "i32"),
-), "none"))  # fmt: skip
+), "none"), (0, 1))  # fmt: skip
 
 
 @custom("_amp_update_scale_")

@@ -1,0 +1,111 @@
+"""Lists of tensors, several to a dispatch: against one at a time on the CPU."""
+
+import pytest
+import torch
+
+import webgpu_backend
+from webgpu_backend.launch import caps
+
+D = "webgpu"
+SHAPES = [(3, 5), (4,), (), (1,), (64, 9), (1025,), (7, 4), (2, 2, 2)] * 3
+
+
+def tensors(seed, shapes=SHAPES, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    return [(torch.rand(s, generator=generator) + 0.5).to(dtype) for s in shapes]
+
+
+def on_device(lists):
+    return [[t.to(D) for t in column] for column in lists]
+
+
+def check(got, expected, rtol=1e-5):
+    assert len(got) == len(expected)
+    for g, e in zip(got, expected):
+        assert g.dtype == e.dtype
+        torch.testing.assert_close(g.cpu(), e, rtol=rtol, atol=rtol)
+
+
+def dispatches(call):
+    before = webgpu_backend.stats()["dispatches"]
+    result = call()
+    return webgpu_backend.stats()["dispatches"] - before, result
+
+
+CALLS = {
+    "add_list": lambda a, b, c: torch._foreach_add(a, b, alpha=0.5),
+    "mul_number": lambda a, b, c: torch._foreach_mul(a, 3),
+    "numbers": lambda a, b, c: torch._foreach_div(a, [float(k + 1) for k in range(len(a))]),
+    "addcdiv": lambda a, b, c: torch._foreach_addcdiv(a, b, c, [0.1 * k for k in range(len(a))]),
+    "lerp": lambda a, b, c: torch._foreach_lerp(a, b, 0.25),
+    "sqrt": lambda a, b, c: torch._foreach_sqrt(a),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_functional(name, dtype):
+    columns = [tensors(seed, dtype=dtype) for seed in range(3)]
+    expected = CALLS[name](*columns)
+    count, got = dispatches(lambda: CALLS[name](*on_device(columns)))
+    check(got, expected, 1e-5 if dtype is torch.float32 else 1e-2)
+    assert count < len(SHAPES) or caps().kind == "cpu"
+
+
+def test_inplace_writes_nothing_beside():
+    """Tensors that are parts of larger storages keep their neighbours; others on whole storages go together."""
+    host = [torch.arange(8.0), torch.arange(7.0), torch.arange(12.0)]
+    device = [t.to(D) for t in host]
+    parts = lambda column: [column[0][:5], column[1], column[2][4:8]]  # noqa: E731
+    torch._foreach_add_(parts(host), 1.0)
+    torch._foreach_add_(parts(device), 1.0)
+    check(device, host)
+
+
+def test_the_same_tensor_twice():
+    a, b = torch.ones(8), torch.ones(8)
+    x, y = a.to(D), b.to(D)
+    torch._foreach_mul_([a, b, a], [2.0, 3.0, 5.0])
+    torch._foreach_mul_([x, y, x], [2.0, 3.0, 5.0])
+    check([x, y], [a, b])
+    torch._foreach_add_([a, b], [b, a])
+    torch._foreach_add_([x, y], [y, x])
+    check([x, y], [a, b])
+
+
+def test_one_element_for_all():
+    a = tensors(0)
+    x = [t.to(D) for t in a]
+    torch._foreach_mul_(a, torch.tensor(0.5))
+    torch._foreach_mul_(x, torch.tensor(0.5, device=D))
+    check(x, a)
+
+
+def test_shapes_that_broadcast_or_stride():
+    a = [torch.rand(4, 4), torch.rand(4, 4).t(), torch.rand(2, 3)]
+    b = [torch.rand(4, 1), torch.rand(4, 4), torch.rand(2, 3)]
+    check(torch._foreach_add([t.to(D) for t in a], [t.to(D) for t in b]), torch._foreach_add(a, b))
+
+
+def test_mixed_dtypes_promote():
+    a, b = tensors(0, dtype=torch.float16), tensors(1)
+    check(torch._foreach_add(*on_device([a, b])), torch._foreach_add(a, b), 1e-3)
+
+
+def test_empty_members():
+    a = [torch.ones(4), torch.ones(0), torch.ones(2)]
+    check(torch._foreach_add([t.to(D) for t in a], 2.0), torch._foreach_add(a, 2.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_fused_adamw_of_many(dtype):
+    def run(device):
+        parameters = [torch.nn.Parameter(t.to(device)) for t in tensors(0, dtype=dtype)]
+        optimizer = torch.optim.AdamW(parameters, lr=0.01, fused=True)
+        for step in range(3):
+            for p, g in zip(parameters, tensors(step + 1, dtype=dtype)):
+                p.grad = g.to(device)
+            optimizer.step()
+        return [p.detach() for p in parameters]
+
+    check(run(D), run("cpu"), 1e-5 if dtype is torch.float32 else 2e-2)
