@@ -41,7 +41,7 @@ class Child:
         for line in self.process.stderr:
             self.last_words = [*self.last_words[-20:], line]
 
-    def ask(self, seconds: float = 120.0, **request) -> dict:
+    def ask(self, timeout: float = 120.0, **request) -> dict:
         if not self.lost:
             try:
                 self.process.stdin.write(json.dumps(request) + "\n")
@@ -49,10 +49,10 @@ class Child:
             except BrokenPipeError:
                 pass  # the reason is among the answers
             try:
-                answer = self.answers.get(timeout=seconds)
+                answer = self.answers.get(timeout=timeout)
             except queue.Empty:
                 self.process.kill()
-                answer = {"error": f"no answer within {seconds:.0f} s"}
+                answer = {"error": f"no answer within {timeout:.0f} s"}
             if "error" in answer and not answer.get("alive"):
                 self.lost = answer["error"]
             return answer
