@@ -11,6 +11,7 @@ from ..kernels.reduce import Spec
 from .elementwise import Elementwise
 from .reduce import MOMENTS
 from .reduction import Reduction
+from .remember import remembered
 from .table import Pointwise, custom
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -183,6 +184,7 @@ def _check_layer(input, shape, weight, bias) -> int:
 
 
 @custom("native_layer_norm")
+@remembered
 def native_layer_norm(input, normalized_shape, weight, bias, eps):
     axis = _check_layer(input, normalized_shape, weight, bias)
     dims = tuple(range(axis, input.dim()))
@@ -195,6 +197,7 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
 
 
 @custom("native_layer_norm_backward")
+@remembered
 def native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask):
     axis = input.dim() - len(normalized_shape)
     shape, compute = input.shape, _compute(input.dtype)
@@ -214,6 +217,7 @@ def native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, we
 
 
 @custom("_fused_rms_norm")
+@remembered
 def fused_rms_norm(input, normalized_shape, weight, eps):
     axis = _check_layer(input, normalized_shape, weight, None)
     compute = _compute(input.dtype)
@@ -226,6 +230,7 @@ def fused_rms_norm(input, normalized_shape, weight, eps):
 
 
 @custom("_fused_rms_norm_backward")
+@remembered
 def fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, output_mask):
     axis = input.dim() - len(normalized_shape)
     shape, compute = input.shape, _compute(input.dtype)
@@ -261,6 +266,7 @@ def _per_channel(p, group, shape):
 
 
 @custom("native_group_norm")
+@remembered
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     compute, saved = _compute(input.dtype), _statistics(input, weight, bias)
     if not input.numel():
@@ -274,6 +280,7 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
 
 
 @custom("native_group_norm_backward")
+@remembered
 def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask):
     compute = _compute(input.dtype)
     if not input.numel():
@@ -306,6 +313,7 @@ def _other_dims(x) -> tuple[int, ...]:
 
 
 @custom("native_batch_norm", "_native_batch_norm_legit")
+@remembered
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     compute = _compute(input.dtype)
     given = _some(weight, bias)
@@ -354,6 +362,7 @@ def batch_norm_no_update(input, weight, bias, running_mean, running_var, momentu
 
 
 @custom("native_batch_norm_backward")
+@remembered
 def native_batch_norm_backward(
     grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask
 ):

@@ -52,6 +52,7 @@ class Queue:
         self.bind_groups_created = 0
         self.bytes_uploaded = 0
         self.bytes_read = 0
+        self.copies = 0  # commands that are no dispatch
         self.recording: list[Dispatch] | None = None
         self.clock: Clock | None = None
         self.dead: str | None = None
@@ -307,11 +308,13 @@ class Queue:
                 encoder, source.handle, source_offset, target.handle, target_offset, nbytes
             )
             self.used.append((source, target))
+            self.copies += 1
 
     def clear(self, block: Block, offset: int, nbytes: int) -> None:
         with self.lock:
             lib.wgpuCommandEncoderClearBuffer(self._open_encoder(), block.handle, offset, nbytes)
             self.used.append((block,))
+            self.copies += 1
 
     def read(self, block: Block, offset: int, pointer, nbytes: int) -> None:
         """A block to host memory, after everything recorded so far. Offset is a multiple of four."""

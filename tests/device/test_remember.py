@@ -1,0 +1,126 @@
+"""Operators that keep the dispatches of their first call: later calls do the same work on other buffers."""
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import webgpu_backend
+from webgpu_backend.ops.remember import remembered
+
+
+def dispatches(f):
+    before = webgpu_backend.stats()["dispatches"]
+    result = f()
+    return result, webgpu_backend.stats()["dispatches"] - before
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 5, 7), (2, 64, 9), (8, 6)])
+def test_batch_norm_trains_alike_at_every_call(shape):
+    torch.manual_seed(0)
+    make = {2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm1d, 4: torch.nn.BatchNorm2d}[len(shape)]
+    want, got = make(shape[1]), make(shape[1]).to("webgpu")
+    counts = []
+    for _ in range(4):  # other data each time, and gradients that depend on it
+        x = torch.randn(shape)
+        a, b = x.clone().requires_grad_(), x.to("webgpu").requires_grad_()
+        y, count = dispatches(lambda b=b: got(b))
+        counts.append(count)
+        z = want(a)
+        z.square().sum().backward()
+        y.square().sum().backward()
+        torch.testing.assert_close(y.cpu(), z, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(b.grad.cpu(), a.grad, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(got.weight.grad.cpu(), want.weight.grad, rtol=1e-3, atol=1e-3)
+    for name in ("running_mean", "running_var"):
+        torch.testing.assert_close(getattr(got, name).cpu(), getattr(want, name), rtol=1e-4, atol=1e-5)
+    assert len(set(counts)) == 1, counts
+
+
+def test_the_function_itself_runs_once():
+    calls = []
+
+    @remembered
+    def twice(x, factor):
+        calls.append(factor)
+        return (x * factor).relu(), x.sum(0), None
+
+    for i in range(3):
+        x = torch.randn(5, 3)
+        y, total, nothing = twice(x.to("webgpu"), 2.0)
+        torch.testing.assert_close(y.cpu(), (x * 2).relu())
+        torch.testing.assert_close(total.cpu(), x.sum(0))
+        assert nothing is None and len(calls) == 1, i
+    twice(torch.randn(5, 3).to("webgpu"), 3.0)
+    twice(torch.randn(5, 4).to("webgpu")[:, 1:], 3.0)
+    assert calls == [2.0, 3.0, 3.0]
+
+
+def test_what_cannot_be_kept_runs_as_written():
+    calls = []
+
+    @remembered
+    def itself(x):
+        calls.append("itself")
+        return x
+
+    @remembered
+    def both(a, b):
+        calls.append("both")
+        return a.sub(b)
+
+    @remembered
+    def read(x):
+        calls.append("read")
+        return x + x.sum().item()
+
+    a = torch.ones(4).to("webgpu")
+    for _ in range(2):
+        assert itself(a) is a
+        assert both(a, a).cpu().tolist() == [0.0] * 4
+    for n in (1.0, 2.0):
+        assert read(torch.full((2,), n).to("webgpu")).cpu().tolist() == [3 * n] * 2
+    assert calls == ["itself", "both"] * 2 + ["read"] * 2
+
+
+def test_memory_returns():
+    x = torch.randn(64, 1000).to("webgpu")
+    F.layer_norm(x, (1000,))
+    before = webgpu_backend.stats()["bytes_live"]
+    for _ in range(3):
+        y = F.layer_norm(x, (1000,))
+        assert webgpu_backend.stats()["bytes_live"] == before + y.numel() * 4
+        del y
+    assert webgpu_backend.stats()["bytes_live"] == before
+
+
+def test_under_the_profiler():
+    if not torch.webgpu.profiler.is_available():
+        pytest.skip("this device has no timestamps")
+    x = torch.randn(3, 11, 13)
+    with torch.webgpu.profiler.profile() as first:
+        y = F.layer_norm(x.to("webgpu"), (13,))
+    F.layer_norm(x.to("webgpu"), (13,))
+    with torch.webgpu.profiler.profile() as later:
+        z = F.layer_norm(x.to("webgpu"), (13,))
+    torch.testing.assert_close(y.cpu(), z.cpu(), rtol=0, atol=0)
+    assert [e.name for e in first] == [e.name for e in later]
+
+
+def test_threads_do_not_mix_their_dispatches():
+    inputs = [torch.randn(7, 9 + i) for i in range(6)]
+    found: dict = {}
+
+    def work(i):
+        x = inputs[i].to("webgpu")
+        for _ in range(5):
+            found[i] = F.layer_norm(x + 0, (x.shape[1],)).cpu()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(inputs))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for i, x in enumerate(inputs):
+        torch.testing.assert_close(found[i], F.layer_norm(x, (x.shape[1],)), rtol=1e-4, atol=1e-5)
