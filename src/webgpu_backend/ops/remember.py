@@ -1,5 +1,5 @@
-"""Operators made of others, planned once: the first call with given metadata runs as written and its dispatches are kept;
-later calls make the outputs and record the same dispatches over the new buffers.
+"""Operators made of others, planned once: the first call with given metadata runs as written and its dispatches are
+kept; later calls make the outputs and record the same dispatches over the new buffers.
 
 Only for functions of tensors whose dispatches follow from metadata and plain arguments alone: no random numbers, no
 value read on the host. What cannot be kept (copies outside kernels, windows, aliased arguments) runs as written.
