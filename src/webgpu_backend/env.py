@@ -31,10 +31,14 @@ CLASS: str = _choice("WEBGPU_CLASS", ("", "gpu", "cpu"), "")
 MEMORY_LIMIT: int = int(os.environ.get("WEBGPU_MEMORY_LIMIT", "0") or "0")
 """Bytes of device memory this process may take; 0 leaves it to the driver."""
 
+TUNING: str = os.environ.get("WEBGPU_TUNING", "").strip()
+"""A file of tuning rows for matrix products, as `python -m benchmarks.tune` writes it; empty: the built-in ones."""
+
 SWITCHES: dict[str, str] = {
     "WEBGPU_FALLBACK": "warn (default), silent or error: what an operator without a device kernel does",
     "WEBGPU_ADAPTER": "index or part of the name of the adapter to use",
     "WEBGPU_BASELINE": "1: default WebGPU limits and no optional features",
     "WEBGPU_CLASS": "gpu or cpu: use that class's kernel variants, whatever the adapter is",
+    "WEBGPU_TUNING": "file of tuning rows for matrix products, made by `python -m benchmarks.tune`",
     "WEBGPU_MEMORY_LIMIT": "bytes of device memory this process may take",
 }

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from webgpu_backend.kernels import matmul as kernels
+from webgpu_backend.kernels import tiles
 from webgpu_backend.launch import caps
 from webgpu_backend.ops import matmul as ops
 
@@ -35,7 +35,7 @@ CASES = {
 def big_gpu(monkeypatch):
     found = replace(caps(), kind="gpu")
     monkeypatch.setattr(ops, "caps", lambda: found)
-    monkeypatch.setitem(kernels.TILES, "gpu", (kernels.Tile(32, 32, 8, 4, 4),))
+    monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))
     ops._plans.clear()
     yield
     ops._plans.clear()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from webgpu_backend import stats
-from webgpu_backend.kernels import matmul as kernels
+from webgpu_backend.kernels import tiles
 from webgpu_backend.launch import caps
 from webgpu_backend.ops import matmul as ops
 
@@ -22,7 +22,7 @@ def kind(request, monkeypatch):
         found = replace(caps(), kind="gpu")
         monkeypatch.setattr(ops, "caps", lambda: found)
         # The smallest tile stands for all: software drivers take seconds over the text of the largest.
-        monkeypatch.setitem(kernels.TILES, "gpu", (kernels.Tile(32, 32, 8, 4, 4),))
+        monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))
         ops._plans.clear()
         yield "gpu"
         ops._plans.clear()
@@ -67,7 +67,7 @@ def test_mm_large(kind):
 def test_tiles_of_big_gpus(tile, monkeypatch):
     found = replace(caps(), kind="gpu")
     monkeypatch.setattr(ops, "caps", lambda: found)
-    monkeypatch.setattr(kernels, "_tile", lambda *_: kernels.Tile(*tile))
+    monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(*tile),)))
     ops._plans.clear()
     a, b = torch.randn(140, 90), torch.randn(90, 150)
     check(torch.mm, a, b, depth=90)

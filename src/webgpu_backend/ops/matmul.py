@@ -5,7 +5,7 @@ import torch
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels.layout import View, broadcast_strides, collapse
-from ..kernels.matmul import Matrix, Product, plan
+from ..kernels.matmul import Matrix, Plan, Product, plan
 from ..launch import caps
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
@@ -23,13 +23,13 @@ _NAMES = {torch.bool: "Bool", torch.uint16: "UInt16", torch.uint32: "UInt32", to
 class Call:
     """A planned product: everything but the buffers. `empty`: no sum to compute, the output is beta * c or zero."""
 
-    __slots__ = ("product", "meta", "steps", "part", "empty")
+    __slots__ = ("product", "meta", "steps", "work", "empty")
 
-    def __init__(self, product, meta, steps, part, empty):
+    def __init__(self, product, meta, steps, work, empty):
         self.product = product
         self.meta = meta
         self.steps = steps
-        self.part = part
+        self.work = work
         self.empty = empty
 
 
@@ -50,15 +50,16 @@ def remember(key: tuple, call: Call) -> Call:
 def planned(sizes, product: Product | None, dtype: torch.dtype) -> Call:
     meta = T.meta(sizes, None, dtype)
     if 0 in sizes or product is None or product.k == 0 or product.inner == 0:
-        return Call(product, meta, (), None, True)
-    found = plan(product, caps())
-    part = None
-    if found.part is not None:
-        count, part_dtype = found.part
-        part = T.meta((count,), None, T.TORCH_DTYPE[part_dtype.name])
-    slots = {"a": 0, "b": 1, "c": 2, "out": 3, "part": 4}
+        return Call(product, meta, (), (), True)
+    return laid_out(product, plan(product, caps()), meta)
+
+
+def laid_out(product: Product, found: Plan, meta) -> Call:
+    """A plan with its buffers by number: a, b, c, out, then the ones it works in."""
+    slots = {name: i for i, name in enumerate(("a", "b", "c", "out", *found.work))}
+    work = tuple(T.meta((count,), None, T.TORCH_DTYPE[dtype.name]) for count, dtype in found.work.values())
     steps = tuple((s.program, tuple(slots[n] for n in s.bindings), s.params, s.grid) for s in found.steps)
-    return Call(product, meta, steps, part, False)
+    return Call(product, meta, steps, work, False)
 
 
 def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
@@ -70,7 +71,7 @@ def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
             else:
                 out.copy_((c if beta == 1 else c * beta).expand(out.shape))
         return out
-    tensors = (a, b, c, out, None if call.part is None else T.new(call.part))
+    tensors = (a, b, c, out, *[T.new(meta) for meta in call.work])
     record, blocks = gpu().queue.record, T._blocks
     try:
         for program, slots, params, grid in call.steps:

@@ -93,16 +93,16 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * b4 }}>;
 {% endif %}
 {% endfor %}
 {% endmacro %}
-{# A tile turned on the way in is twisted every fourth k, or the four threads of a row would write to one bank. #}
-{% macro slot(class, kk, wide4, first, t) %}
-{% set twist = kk // 4 % 4 * 2 if class in "kKw" else 0 %}
-{% if twist %}{{ kk * wide4 }}u + (({{ first }}u + {{ t }}) ^ {{ twist }}u){% else %}{{ kk * wide4 + first }}u + {{ t }}{% endif %}
+{# A tile turned on the way in may be twisted every fourth k: else the threads of a row write to one bank. #}
+{% macro slot(class, kk, wide4, first, thread) %}
+{% set twist = kk // 4 % 4 * 2 if t.twist and class in "kKw" else 0 %}
+{% if twist %}{{ kk * wide4 }}u + (({{ first }}u + {{ thread }}) ^ {{ twist }}u){% else %}{{ kk * wide4 + first }}u + {{ thread }}{% endif %}
 {% endmacro %}
 {% macro keep(x, class, loads, wide4) %}
 {% for l in range(loads) %}
 {% if class in "kKw" %}
 {% for c in range(4) %}
-        {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ c }}u) * {{ wide4 }}u + ({{ x }}row{{ l }} / 4u ^ {{ x }}k{{ l }} / 4u % 4u * 2u)][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
+        {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ c }}u) * {{ wide4 }}u + {{ "(%srow%d / 4u ^ %sk%d / 4u %% 4u * 2u)" % (x, l, x, l) if t.twist else "%srow%d / 4u" % (x, l) }}][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
 {% endfor %}
 {% else %}
         {{ x }}_tile[{{ x }}slot + {{ x }}k{{ l }} * {{ wide4 }}u + {{ x }}row{{ l }}] = {{ x }}reg{{ l }};

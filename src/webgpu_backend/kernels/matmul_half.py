@@ -1,0 +1,133 @@
+"""Products of float16 and bfloat16 with packed half arithmetic, twice the rate of f32, and what keeps it harmless.
+
+A prior pass lays each operand out as [k][rows] in f16, every row times a power of two that brings its largest element
+into [16, 32). A sum of up to 32 products then cannot overflow, and what is lost are elements 2^28 times less than their
+row's largest. Each such sum is added up in f32; the powers are undone at the end.
+"""
+
+from functools import cache
+from struct import pack
+
+from ..dtypes import FLOAT16, DType
+from ..program import Caps, Program
+from . import elements, tiles
+from .layout import spread
+from .product import (
+    Matrix,
+    Plan,
+    Product,
+    Step,
+    array_of,
+    class_of,
+    epilogue_key,
+    epilogue_text,
+    read4,
+    scalar_bytes,
+    store_mode,
+    widen,
+    words_of,
+)
+from .render import render
+from .tiles import Tile
+
+CHUNK = 16  # products summed in f16
+LEAST = 64  # rows and columns below which the other kernels serve
+DEPTH = 128
+PACK_ROWS = 32
+STEP = 32  # panels are padded to whole steps of k
+
+
+def serves(q: Product, caps: Caps) -> bool:
+    if not caps.f16 or q.gather or q.summed or q.a.dtype.name not in ("float16", "bfloat16"):
+        return False
+    return min(q.m, q.n) >= LEAST and q.k >= DEPTH
+
+
+def plan(q: Product, limit: float, caps: Caps) -> Plan | None:
+    """A plan that should take less than `limit` microseconds, if there is one."""
+    table = tiles.tuning()
+    rows = [t for t in table.halves if tiles.fits(t, caps, 2)]
+    batch = q.outer * q.inner
+    if not rows:
+        return None
+    time, tile, _ = tiles.choose(rows, q.m, q.n, q.k, batch, most=1)
+    depth = -(-q.k // STEP) * STEP
+    panels = [_panel(q.a, q.m, tile.bm, depth, q), _panel(q.b, q.n, tile.bn, depth, q)]
+    time += 2 * table.launch + 6 * sum(size for size, *_ in panels) / table.bandwidth
+    if time >= limit or max(size for size, *_ in panels) * 2 > caps.max_binding:
+        return None
+    tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
+    total = batch * tiles_m * tiles_n
+    epilogue = epilogue_key(q)
+    store = store_mode(q.out, q.n, caps)
+    program = _program(q.out.dtype, q.c.dtype if q.c else None, store, epilogue, q.act, tile, caps)
+    words = [q.m, q.n, depth, q.inner, tiles_m, tiles_n, total]
+    for _, _, wide, outer, inner in panels:
+        words += [wide // 4, outer // 4, inner // 4]
+    words += words_of(q.out, store)
+    if q.c is not None:
+        words += words_of(q.c)
+    params = pack(f"<{len(words)}I", *words) + scalar_bytes(q, epilogue, "f32")
+    bindings = ("pa", "pb", *(("c",) if q.c is not None else ()), "out")
+    steps = [
+        _pack("a", q.a, q.m, depth, panels[0], q, caps),
+        _pack("b", q.b, q.n, depth, panels[1], q, caps),
+        Step(program, bindings, params, spread(total, caps)),
+    ]
+    return Plan(tuple(steps), {"pa": (panels[0][0], FLOAT16), "pb": (panels[1][0], FLOAT16)})
+
+
+def _panel(x: Matrix, rows: int, tile: int, depth: int, q: Product) -> tuple[int, int, int, int, int]:
+    """Elements, copies, width, and the strides of the two batch dimensions; a broadcast operand is packed once."""
+    wide = -(-rows // tile) * tile
+    one = (depth + 1) * wide  # the last row holds the exponents
+    inner = q.inner if x.inner else 1
+    outer = q.outer if x.outer else 1
+    return outer * inner * one, outer * inner, wide, one * inner if x.outer else 0, one if x.inner else 0
+
+
+def _pack(name: str, x: Matrix, rows: int, depth: int, panel, q: Product, caps: Caps) -> Step:
+    _, copies, wide, _, _ = panel
+    order = class_of(x, rows, q.k)
+    groups = -(-wide // PACK_ROWS)
+    words = [rows, q.k, depth, wide // 4, q.inner if x.inner else 1, groups, groups * copies]
+    words += words_of(x, order)
+    program = _pack_program(x.dtype, order, caps)
+    return Step(program, (name, f"p{name}"), pack(f"<{len(words)}I", *words), spread(groups * copies, caps))
+
+
+@cache
+def _pack_program(dtype: DType, order: str, caps: Caps) -> Program:
+    fields = [f"{f}: u32" for f in ("rows", "k", "depth", "wide", "inner", "tiles", "total")]
+    fields += [f"x_{s}: u32" for s in ("o", "r", "k", "b", "i")]
+    wgsl = render(
+        "matmul_pack.wgsl", caps, fields=fields, order=order, signature="", function="", widen=widen((dtype,), caps),
+        bindings=[
+            ("a", "read", array_of(dtype, order, caps)),
+            ("out", "read_write", "array<vec4<f16>>"),
+        ],
+        read=lambda at: elements.read(dtype, "a", at, caps), read4=lambda at: read4(dtype, "a", at, caps),
+    )  # fmt: skip
+    return Program(f"matmul_pack_{dtype.short}{order}", wgsl, "rw", 4 * len(fields))
+
+
+@cache
+def _program(out_dtype, c_dtype, store, epilogue, act, tile: Tile, caps: Caps) -> Program:
+    fields = [f"{f}: u32" for f in ("m", "n", "k", "inner", "tiles_m", "tiles_n", "total")]
+    fields += [f"{x}_{s}: u32" for x in "ab" for s in ("w", "b", "i")]
+    fields += [f"o_{s}: u32" for s in ("o", "m", "n", "b", "i")]
+    more, function, signature = epilogue_text(epilogue, act, "f32", c_dtype, caps)
+    fields += more
+    bindings = [("a_in", "read", "array<vec4<f16>>"), ("b_in", "read", "array<vec4<f16>>")]
+    if c_dtype is not None:
+        bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
+    bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
+    wgsl = render(
+        "matmul_half.wgsl", caps, fields=fields, bindings=bindings, function=function, signature=signature, widen=(),
+        epilogue=epilogue, act=act, store=store, t=tile, chunk=CHUNK, type="f32",
+        write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),
+        write4=lambda at, lanes: " ".join(elements.write4(out_dtype, "out", at, lanes, caps)),
+    )  # fmt: skip
+    access = "".join("r" if x == "read" else "w" for _, x, _ in bindings)
+    name = f"matmul_half_{tile.bm}x{tile.bn}_{out_dtype.short}{store}_{epilogue}{act}"
+    return Program(name, wgsl, access, 4 * len(fields))
