@@ -71,9 +71,8 @@ def _whole(product: Product, operands: tuple, target: torch.Tensor) -> None:
             bound[name] = Window(block, start, min((last * item - start + 255) & ~255, block.size - start))
             changed[name] = matrix._replace(offset=matrix.offset - start // item)
     found = plan(cut.replace(product, **changed), caps())
-    if found.part is not None:
-        count, dtype = found.part
-        bound["part"] = T.empty((count,), T.TORCH_DTYPE[dtype.name])
+    for name, (count, dtype) in found.work.items():
+        bound[name] = T.empty((count,), T.TORCH_DTYPE[dtype.name])
     for step in found.steps:
         buffers = [bound[name] for name in step.bindings]
         buffers = tuple(T.block_of(x) if isinstance(x, torch.Tensor) else x for x in buffers)
