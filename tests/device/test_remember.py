@@ -75,13 +75,21 @@ def test_what_cannot_be_kept_runs_as_written():
         calls.append("read")
         return x + x.sum().item()
 
+    three = torch.full((4,), 3.0).to("webgpu")
+
+    @remembered
+    def constant(x):
+        calls.append("constant")
+        return x * three
+
     a = torch.ones(4).to("webgpu")
     for _ in range(2):
         assert itself(a) is a
         assert both(a, a).cpu().tolist() == [0.0] * 4
+        assert constant(a).cpu().tolist() == [3.0] * 4
     for n in (1.0, 2.0):
         assert read(torch.full((2,), n).to("webgpu")).cpu().tolist() == [3 * n] * 2
-    assert calls == ["itself", "both"] * 2 + ["read"] * 2
+    assert calls == ["itself", "both", "constant"] * 2 + ["read"] * 2
 
 
 def test_memory_returns():

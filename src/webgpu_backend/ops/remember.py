@@ -2,7 +2,8 @@
 kept; later calls make the outputs and record the same dispatches over the new buffers.
 
 Only for functions of tensors whose dispatches follow from metadata and plain arguments alone: no random numbers, no
-value read on the host. What cannot be kept (copies outside kernels, windows, aliased arguments) runs as written.
+value read on the host. What cannot be kept (copies outside kernels, windows, aliased arguments, constants kept by
+others) runs as written.
 """
 
 from functools import wraps
@@ -126,8 +127,10 @@ def _plan(steps: list, result, blocks: list) -> _Plan | None:
             return None
         guarded = bound[-1].uid == FAULT_WORDS
         bound = bound[:-1] if guarded else bound
-        for block in bound:
+        for block, access in zip(bound, step.program.access):
             if block not in numbers:
+                if access == "r":
+                    return None  # a constant that lives elsewhere
                 numbers[block] = len(numbers)
                 plan.spaces.append(block.size)
         plan.steps.append((step.program, tuple([numbers[b] for b in bound]), step.params, step.grid, guarded))
