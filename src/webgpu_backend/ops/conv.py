@@ -11,6 +11,7 @@ from ..kernels.matmul import Gather, Matrix, Product
 from .copy import fill
 from .matmul import _plans as plans
 from .matmul import key_of, matrix, one_of, output, planned, remember, run, supported
+from .remember import remembered
 from .table import custom
 
 
@@ -186,6 +187,7 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 
 
 @custom("convolution_backward_overrideable")
+@remembered
 def convolution_backward(
     grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask
 ):

@@ -12,6 +12,7 @@ from ..runtime.gpu import gpu
 from . import parts
 from .copy import device_copy, fill
 from .elementwise import broadcast_shape
+from .remember import remembered
 from .table import custom
 
 aten = torch.ops.aten
@@ -490,6 +491,7 @@ def one_of(dtype: torch.dtype) -> torch.Tensor:
 
 
 @custom("linear_backward")
+@remembered
 def linear_backward(self, grad_output, weight, output_mask):
     supported(self, grad_output, weight)
     grad_input = grad_weight = grad_bias = None

@@ -12,6 +12,7 @@ from ..runtime.faults import site
 from .copy import fill
 from .reduce import LOGSUMEXP, dtype_name
 from .reduction import Reduction, normal_dims
+from .remember import remembered
 from .table import custom
 
 _ONLINE = LOGSUMEXP.spec
@@ -145,6 +146,7 @@ def _checked(self, target, weight) -> None:
 
 
 @custom("nll_loss_forward", "nll_loss2d_forward")
+@remembered
 def nll_loss_forward(self, target, weight, reduction, ignore_index):
     _checked(self, target, weight)
     x, t = _samples(self, target)
@@ -182,6 +184,7 @@ def nll_loss_forward(self, target, weight, reduction, ignore_index):
 
 
 @custom("nll_loss_backward", "nll_loss2d_backward")
+@remembered
 def nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index, total_weight):
     _checked(self, target, weight)
     x, t = _samples(self, target)
