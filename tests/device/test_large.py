@@ -174,6 +174,16 @@ def test_reductions_of_few_long_rows(narrow, f):
     torch.testing.assert_close(f(x.to(D)).cpu(), f(x), rtol=1e-4, atol=1e-4)
 
 
+def test_a_view_of_a_larger_buffer_after_one_that_fits(narrow):
+    """What was planned over a buffer that fits one binding meets the same view of one that does not."""
+    x = numbers(20, 301)
+    for holder in (x, torch.cat([x, numbers(200, 301)])):
+        part = holder.to(D)[:20]
+        torch.testing.assert_close(F.layer_norm(part, (301,)).cpu(), F.layer_norm(x, (301,)), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close((part @ part.t()).cpu(), x @ x.t(), rtol=1e-5, atol=1e-3)
+        torch.testing.assert_close(part.softmax(1).cpu(), x.softmax(1))
+
+
 def test_random_numbers_do_not_depend_on_the_limit():
     def draws():
         torch.manual_seed(3)

@@ -12,7 +12,7 @@ import torch
 
 from .. import tensor as T
 from ..program import Window
-from ..runtime.blocks import size_class
+from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
 
 _MAX_PLANS = 4096
@@ -50,7 +50,12 @@ def remembered(call):
             if len(plans) >= _MAX_PLANS:
                 plans.clear()
             return _traced(call, args, blocks, plans, key)
-        return call(*args) if plan is None else _replay(plan, blocks)
+        if plan is None:
+            return call(*args)
+        try:
+            return _replay(plan, blocks)
+        except BindingTooLarge:  # the same view, of a larger buffer
+            return call(*args)
 
     return run
 
@@ -115,7 +120,7 @@ def _plan(steps: list, result, blocks: list) -> _Plan | None:
             numbers[object()] = len(numbers)
             continue
         block = T.block_of(t)
-        if block in numbers or t.storage_offset() or size_class(meta.nbytes) != block.size:
+        if block in numbers or t.storage_offset() or t.untyped_storage().nbytes() != meta.nbytes:
             return None  # an argument or a part of a larger buffer is given back
         places.append(len(plan.metas))
         plan.metas.append(meta)

@@ -11,6 +11,7 @@ from wgpu.backends.wgpu_native.extras import set_instance_extras
 
 from .. import env
 from ..program import Caps
+from . import heaps
 
 # Discrete before integrated before software: a laptop's fast card is the one people mean.
 _ORDER = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "Unknown": 3, "CPU": 4}
@@ -133,10 +134,22 @@ def is_software(adapter: Any) -> bool:
 
 
 def total_memory(adapter: Any, caps: Caps) -> int:
-    """WebGPU tells no memory size: a software adapter has the machine's, another at least its largest buffer."""
+    """A software adapter has the machine's memory, one of Vulkan's what its driver says, another without memory of its
+    own most of the machine's; of the rest we know only the largest buffer."""
     if is_software(adapter) and hasattr(os, "sysconf"):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return _machine_memory()
+    info = adapter.info
+    if info["backend_type"] == "Vulkan":
+        found = heaps.device_memory(info["vendor_id"], info["device_id"])
+        if found:
+            return found
+    if info["adapter_type"] == "IntegratedGPU" and hasattr(os, "sysconf"):
+        return max(_machine_memory() * 3 // 4, caps.max_buffer)
     return caps.max_buffer
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def memory_limit(adapter: Any, caps: Caps) -> int:

@@ -6,13 +6,13 @@ MIN_BLOCK = 256
 
 
 def size_class(nbytes: int) -> int:
-    """Powers of two up to 1 MiB, then eight steps per power: at most 12.5 % of a large block is padding."""
+    """Powers of two up to 1 MiB, then sixteen steps per power: at most 6 % of a large block is padding."""
     if nbytes <= MIN_BLOCK:
         return MIN_BLOCK
     bits = (nbytes - 1).bit_length()
     if bits <= 20:
         return 1 << bits
-    step = 1 << (bits - 4)
+    step = 1 << (bits - 5)
     return (nbytes + step - 1) & -step
 
 

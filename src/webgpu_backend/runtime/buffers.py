@@ -7,6 +7,9 @@ from .blocks import Block, Lease, size_class
 from .errors import DeviceLost, OutOfMemory
 from .native import NULL, checked, ffi, lib
 
+LARGE = 1 << 20  # from here on a free block of another class may serve
+WASTE = 4 / 3  # if it is at most so much larger: an optimizer's scratch then lies where activations were
+
 USAGE = lib.WGPUBufferUsage_Storage | lib.WGPUBufferUsage_CopySrc | lib.WGPUBufferUsage_CopyDst
 
 
@@ -17,9 +20,10 @@ class Pool:
     Every lease has a slot; `blocks[slot]` is its block. The slot is what a tensor's data pointer encodes.
     """
 
-    def __init__(self, device, max_buffer: int, limit: int):
+    def __init__(self, device, max_buffer: int, max_binding: int, limit: int):
         self.device = device
         self.max_buffer = max_buffer
+        self.max_binding = max_binding
         self.limit = limit  # bytes that may be taken from the driver
         self.blocks: list[Block | None] = [None]
         self.free_slots: list[int] = []
@@ -97,6 +101,9 @@ class Pool:
     def _create(self, nbytes: int, size: int) -> Block:
         if self.dead:
             raise DeviceLost(self.dead)
+        block = self._larger(size) if size >= LARGE else None
+        if block is not None:
+            return block
         if nbytes > self.max_buffer:
             raise OutOfMemory(
                 f"a buffer of {nbytes} bytes is larger than the adapter's limit of {self.max_buffer} bytes"
@@ -116,6 +123,20 @@ class Pool:
         self.bytes_reserved += real
         self.bytes_reserved_peak = max(self.bytes_reserved_peak, self.bytes_reserved)
         return block
+
+    def _larger(self, size: int) -> Block | None:
+        """A free block that is a little too large; None where there is none that one binding still holds."""
+        most = size * WASTE
+        if size <= self.max_binding:
+            most = min(most, self.max_binding)
+        while fitting := [s for s, heap in list(self.free.items()) if size < s <= most and heap]:
+            try:
+                block = self.by_uid[heappop(self.free[min(fitting)])]
+            except IndexError:  # another thread took it
+                continue
+            self.bytes_pooled -= block.size
+            return block
+        return None
 
     def _within_limit(self, size: int):
         if self.bytes_reserved + size > self.limit:

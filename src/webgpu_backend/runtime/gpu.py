@@ -1,6 +1,7 @@
 """The one device of the process, made at first use."""
 
 import os
+from functools import cached_property
 from threading import RLock
 from typing import Any
 
@@ -28,11 +29,17 @@ class Gpu:
         self.reason = choice.reason
         self.name = adapters.adapter_name(self.adapter)
         self.device, self.caps = adapters.create_device(self.adapter)
-        self.total_memory = adapters.total_memory(self.adapter, self.caps)
         handle = self.device._internal
-        self.pool = Pool(handle, self.caps.max_buffer, adapters.memory_limit(self.adapter, self.caps))
+        limit = adapters.memory_limit(self.adapter, self.caps)
+        self.pool = Pool(handle, self.caps.max_buffer, self.caps.max_binding, limit)
         self.pipelines = Pipelines(handle, self.caps)
         self.queue = Queue(handle, self.device.queue._internal, self.caps, self.pool, self.pipelines)
+
+    @cached_property
+    def total_memory(self) -> int:
+        from . import adapters
+
+        return adapters.total_memory(self.adapter, self.caps)
 
 
 def gpu() -> Gpu:
