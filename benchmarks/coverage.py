@@ -1,11 +1,12 @@
 """PyTorch's databases of operators, modules, optimizers and references on the device, every entry in a process that
 survives.
 
-    python -m benchmarks.coverage [--dtypes float32,int64] [--only softmax] [--jobs 2] [--json out.json]
+    python -m benchmarks.coverage [--dtypes float32,int64] [--only softmax] [--strict] [--jobs 2] [--json out.json]
     python -m benchmarks.coverage --databases op,module,optim,ref
 
-Prints one row per dtype: operators with samples, right, native (no CPU fallback), and what is left; then one row per
-other database, which are run in float32. `python -m benchmarks.optable out.json` makes docs/ops.md of the result.
+Prints one row per dtype: operators with samples, right, strictly right (see READINGS in opcheck.py), native (no CPU
+fallback), and what is left; then one row per other database, which are run in float32. With --strict what is right
+by a reading only counts as wrong. `python -m benchmarks.optable out.json` makes docs/ops.md of the result.
 """
 
 import argparse
@@ -116,11 +117,19 @@ def run(work: Queue, jobs: int, report=print) -> list[dict]:
 
 
 def count(rows) -> str:
-    """Entries, those with samples, right, and right without the CPU, as cells of a table."""
+    """Entries, those with samples, right, right without a reading, right without the CPU, as cells of a table."""
     movable = [r for r in rows if r["status"] != "unmovable"]
     right = [r for r in movable if r["status"] == "right"]
     native = [r for r in right if not r["fallbacks"]]
-    return f"{len(rows)} | {len(movable)} | {len(right)} | {len(native)}"
+    strict = [r for r in right if not r["readings"]]
+    return f"{len(rows)} | {len(movable)} | {len(right)} | {len(strict)} | {len(native)}"
+
+
+def strictly(result: dict) -> dict:
+    """The outcome with no reading allowed."""
+    if result["status"] != "right" or not result["readings"]:
+        return result
+    return {**result, "status": "wrong", "detail": f"right by reading {' and '.join(result['readings'])}"}
 
 
 def table(results) -> str:
@@ -129,13 +138,13 @@ def table(results) -> str:
     lines = []
     operators = [r for r in results if r["database"] == "op"]
     if operators:
-        lines += ["| dtype | operators | with samples | right | native |", "|---|---|---|---|---|"]
+        lines += ["| dtype | operators | with samples | right | strictly | native |", "|---|---|---|---|---|---|"]
         for dtype in DTYPES:
             rows = [r for r in operators if r["dtype"] == dtype]
             lines += [f"| {dtype} | {count(rows)} |"] if rows else []
     others = {name: [r for r in results if r["database"] == name] for name in DATABASES if name != "op"}
     if any(others.values()):
-        lines += ["", "| database | entries | with samples | right | native |", "|---|---|---|---|---|"]
+        lines += ["", "| database | entries | with samples | right | strictly | native |", "|---|---|---|---|---|---|"]
         lines += [f"| {DATABASES[name].title} | {count(rows)} |" for name, rows in others.items() if rows]
     return "\n".join(lines).strip()
 
@@ -153,6 +162,7 @@ def main() -> None:
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--databases", default="op", help="comma-separated, of op, module, optim and ref")
     parser.add_argument("--only", default="", help="comma-separated parts of operator names")
+    parser.add_argument("--strict", action="store_true", help="read nothing into right")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json")
     parser.add_argument("--worker", action="store_true")
@@ -162,6 +172,8 @@ def main() -> None:
         return
     only = [part for part in options.only.split(",") if part]
     results = run(plan(options.databases.split(","), options.dtypes.split(","), only), options.jobs)
+    if options.strict:
+        results = [strictly(r) for r in results]
     for r in sorted(results, key=lambda r: (r["database"], r["dtype"], r["status"], r["name"])):
         if r["status"] in ("wrong", "error"):
             print(f"{r['dtype']:9} {r['status']:6} {r['name']}: {r['detail']}")

@@ -35,7 +35,8 @@ def test_transform_bias_rescale_qkv():
 def test_int_mm():
     for kind in (torch.int8, torch.uint8):
         a = torch.randint(0 if kind is torch.uint8 else -128, 128, (17, 33)).to(kind)
-        _same(torch._int_mm, a, torch.randint(-128, 128, (33, 9)).to(torch.int8))
+        b = torch.randint(-128, 128, (33, 9)).to(torch.int8)
+        close(torch._int_mm(a.to(D), b.to(D)), a.int() @ b.int())  # the CPU of torch 2.11 has no uint8 here
     with pytest.raises(RuntimeError, match="needs to match"):
         torch._int_mm(torch.ones(3, 4, dtype=torch.int8, device=D), torch.ones(5, 2, dtype=torch.int8, device=D))
 

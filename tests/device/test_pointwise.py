@@ -139,7 +139,7 @@ def test_clamp_bounds():
     a[0, :5] = SPECIAL[:5]
     agree(lambda x: torch.clamp(x, -1, 1.5), a)
     agree(lambda x: torch.clamp(x, min=0), a)
-    agree(lambda x: torch.clamp(x, max=NAN), a)
+    assert torch.clamp(a.to(D), max=NAN).isnan().all()  # the CPU of torch 2.11 overlooks such a bound
     agree(lambda x: torch.clamp(x, 2, 1), a)
     agree(lambda x, y, z: torch.clamp(x, y, z), a, low, high)
     agree(lambda x, y: torch.clamp(x, max=y), a, low)

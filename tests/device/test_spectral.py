@@ -41,7 +41,7 @@ def test_svd(shape, dtype, adapter_class):  # noqa: F811
 def test_svd_of_special_matrices():
     low = sample((6, 2)) @ sample((2, 5), seed=1)
     for x in (low, torch.zeros(4, 3), torch.eye(5), torch.ones(3, 7), sample((4, 4)) * 1e30, sample((5, 4)) * 1e-30):
-        top = x.abs().max().clamp(min=1e-38)
+        top = x.abs().max().clamp(min=1e-37)  # no denormal: some adapters flush those
         u, s, vh = torch.linalg.svd(x.to("webgpu"))
         orthonormal(u)
         orthonormal(vh.mH)

@@ -5,7 +5,7 @@ from benchmarks.optable import measured, merged, page
 
 def _row(name, dtype, status="right", fallbacks=None, database="op"):
     row = {"name": name, "aten": name, "dtype": dtype, "samples": 1, "status": status, "detail": ""}
-    return {**row, "database": database, "fallbacks": fallbacks or {}}
+    return {**row, "database": database, "fallbacks": fallbacks or {}, "readings": []}
 
 
 def test_functional_overloads_decide_the_tier():

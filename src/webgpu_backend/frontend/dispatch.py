@@ -8,7 +8,8 @@ from ..dtypes import Unsupported
 from ..kernels.pointwise import Spec
 from ..ops.elementwise import Elementwise, runner
 from ..ops.table import CHOICES, CUSTOM, POINTWISE, Choice, Pointwise
-from . import autocast, fallback
+from ..runtime.errors import BindingTooLarge
+from . import autocast, fallback, oversize, pieces  # noqa: F401  the rules register themselves
 
 aten = torch.ops.aten
 _libraries: list[torch.library.Library] = []
@@ -84,6 +85,8 @@ def _guarded(overload, call):
             return call(*args, **kwargs)
         except Unsupported:
             return fallback.boxed(overload, *args, **kwargs)
+        except BindingTooLarge as error:
+            return oversize.run(overload, call, error, args, kwargs)
 
     return kernel
 
@@ -96,7 +99,9 @@ def _guarded_composite(overload, call):
     def kernel(*args, **kwargs):
         try:
             return call(*args, **kwargs)
-        except Unsupported:
+        except (Unsupported, BindingTooLarge) as error:
+            if isinstance(error, BindingTooLarge) and overload.name().removeprefix("aten::") in oversize.RULES:
+                return oversize.run(overload, call, error, args, kwargs)
             result = overload.decompose(*args, **kwargs)
             if result is NotImplemented:
                 raise

@@ -1,7 +1,7 @@
 """The text of a reduction: a spec in Python-syntax expressions becomes a WGSL program for a way of walking memory."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from ..dtypes import ALL, DType, carrier
@@ -73,8 +73,14 @@ def storage_of(carrier_: str) -> DType:
     return ALL[names[carrier_]]
 
 
-@cache
 def render_program(spec, compute_name, signature, n_in, stored, final, from_state, orank, rrank, walk, caps):
+    """The program of a walk; how often rows are split is a parameter, so that a new shape rarely needs a new text."""
+    walk = replace(walk, split=0)
+    return _program(spec, compute_name, signature, n_in, stored, final, from_state, orank, rrank, walk, caps)
+
+
+@cache
+def _program(spec, compute_name, signature, n_in, stored, final, from_state, orank, rrank, walk, caps):
     """`stored` is (dtype, mode) per result written; without `final` the state is written instead."""
     own = carrier(ALL[compute_name], caps)
     state = state_types(spec, ALL[compute_name], caps)

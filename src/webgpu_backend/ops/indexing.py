@@ -3,6 +3,7 @@
 from struct import pack
 
 import torch
+from torch._prims_common import canonicalize_dim
 
 from .. import tensor as T
 from ..kernels import index as kernel
@@ -97,6 +98,7 @@ def gather(self, dim, index, *, sparse_grad=False):
 
 
 def _gather(self, dim, index):
+    canonicalize_dim(self.dim(), dim)
     shape = torch.ops.aten.gather(like(self), dim, like(index)).shape
     if not index.numel():
         return shape, (), []
@@ -125,7 +127,7 @@ def _index_select(self, dim, index):
             count = index.numel()
             raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
         return (), (), [axis(index, (), 1, 0, "index_select", 0, False)]
-    d = torch._prims_common.canonicalize_dim(self.dim(), dim)
+    d = canonicalize_dim(self.dim(), dim)
     shape, strides, steps = list(self.shape), list(self.stride()), [0] * self.dim()
     one = axis(index, (), self.shape[d], self.stride(d), "index_select", d, False)
     shape[d], strides[d], steps[d] = index.numel(), 0, index.stride(0) if index.dim() else 0

@@ -4,7 +4,7 @@ import torch
 
 from ..dtypes import Unsupported
 from .elementwise import _scalar_name
-from .table import binary, choose, expression, ternary, unary
+from .table import binary, choose, custom, expression, ternary, unary
 
 F = "int_to_float"
 B = "always_bool"
@@ -282,3 +282,22 @@ def clamp(self, min=None, max=None):
     if min is None:
         return _CLAMP_MAX, (self, max), ()
     return _CLAMP, (self, min, max), ()
+
+
+# torch 2.11 takes ldexp to a CPU kernel whatever the device. Made of differentiable calls, above autograd.
+@custom("ldexp.Tensor", key="AutogradPrivateUse1")
+@custom("ldexp.Tensor")
+def ldexp(self, other):
+    return torch.mul(self, torch.pow(2.0, other))
+
+
+@custom("ldexp.out", key="AutogradPrivateUse1")
+@custom("ldexp.out")
+def ldexp_out(self, other, *, out):
+    return torch.mul(self, torch.pow(2.0, other), out=out)
+
+
+@custom("ldexp_", key="AutogradPrivateUse1")
+@custom("ldexp_")
+def ldexp_(self, other):
+    return self.mul_(torch.pow(2.0, other))

@@ -3,6 +3,7 @@
 import struct
 
 import torch
+from torch._prims_common import canonicalize_dim
 
 from .. import tensor as T
 from ..kernels import scatter as kernel
@@ -162,6 +163,7 @@ REDUCES = {"add": "sum", "multiply": "prod", "sum": "sum", "prod": "prod", "amax
 
 
 def _scatter(self, dim, index, value, how, op, check):
+    canonicalize_dim(self.dim(), dim)
     key = (op, dim, key_of(index))
     if not index.numel():
         check()
