@@ -11,7 +11,6 @@ Each device has its own process and they take turns, workload by workload. Whole
 
 import argparse
 import json
-import subprocess
 import sys
 
 from . import report
@@ -23,21 +22,8 @@ from .workloads import Workload, all_workloads
 MODEL_AIM = {"generate": 2.0, "": 3.0}
 
 
-def scale_for(devices: list[str]) -> tuple[int, str]:
-    """1 on a GPU; 8 where a software adapter or the CPU has to do the work."""
-    if devices[-1] == "cuda" or "webgpu" not in devices:
-        return (1, "") if "cuda" in devices else (8, "")
-    code = (
-        "import torch, webgpu_backend; p = torch.webgpu.get_device_properties();"
-        "print(p.adapter_type, torch.webgpu.get_device_name(), 'torch', torch.__version__, sep='\\t')"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    kind, name, *version = found.stdout.strip().splitlines()[-1].split("\t")
-    return 8 if kind == "CPU" else 1, f"{name}, {' '.join(version)}"
-
-
-def start(device: str, scale: int, seconds: float) -> Child:
-    command = [sys.executable, "-m", "benchmarks", "--worker", device, "--scale", str(scale), "--seconds", str(seconds)]
+def start(device: str, seconds: float) -> Child:
+    command = [sys.executable, "-m", "benchmarks", "--worker", device, "--seconds", str(seconds)]
     # An installed webgpu_backend is loaded by `import torch`, and CUDA's autograd fails beside it.
     return Child(command, {} if device == "webgpu" else {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
 
@@ -62,13 +48,17 @@ def main() -> None:
     if options.worker:
         from . import worker
 
-        worker.main(options.worker, options.scale, options.seconds)
+        worker.main(options.worker, options.seconds)
         return
     devices = options.devices.split(",")
-    scale, name = scale_for(devices)
-    scale = options.scale or scale
-    children = {device: start(device, scale, options.seconds) for device in devices}
-    ceilings = children["webgpu"].ask(what="ceilings") if "webgpu" in devices else {}
+    children = {device: start(device, options.seconds) for device in devices}
+    found = {device: child.ask(what="hello") for device, child in children.items()}
+    for device, answer in found.items():
+        if "error" in answer:
+            sys.exit(f"{device}: {answer['error']}")
+    last = found[devices[-1]]
+    name, scale = "; ".join(answer["name"] for answer in found.values()), options.scale or last["scale"]
+    ceilings = children["webgpu"].ask(what="ceilings", scale=scale) if "webgpu" in devices else {}
     if "error" in ceilings:
         sys.exit(f"the ceilings could not be measured: {ceilings['error']}")
     print(f"{name}; sizes divided by {scale}" if scale > 1 else name)
@@ -77,10 +67,8 @@ def main() -> None:
     print(report.text(report.head(devices)), flush=True)
     rows = []
     only, skip = options.only.split(",") if options.only else [], options.skip.split(",")
-    for work in [*all_workloads(scale), *models()]:
-        if work.group in skip or (only and not any(part in work.name or part == work.group for part in only)):
-            continue
-        row = measured(work, children, devices, ceilings)
+    for work in chosen([*all_workloads(scale), *models()], only, skip):
+        row = measured(work, scale, children, devices, ceilings)
         rows.append(row)
         notes = [row.get("mismatch"), row.get("error"), "slow" if row["slow"] else None]
         print(report.text(report.cells(row, devices)), "; ".join(filter(None, notes)), flush=True)
@@ -96,12 +84,22 @@ def main() -> None:
         print(report.plot(rows, devices, options.plot))
 
 
-def measured(work: Workload, children: dict[str, Child], devices: list[str], ceilings: dict) -> dict:
+def chosen(works: list[Workload], only: list[str], skip: list[str]) -> list[Workload]:
+    """In the order asked for: a run that is cut short has the first ones."""
+    works = [w for w in works if w.group not in skip]
+    if not only:
+        return works
+    found = [w for part in only for w in works if part in w.name or part == w.group]
+    return list(dict.fromkeys(found))
+
+
+def measured(work: Workload, scale: int, children: dict[str, Child], devices: list[str], ceilings: dict) -> dict:
     row = {"name": work.name, "group": work.group, "bytes": work.bytes, "flops": work.flops}
     row["target"] = work.target if devices[0] == "cuda" else None
     digests, errors = {}, []
     for device in devices:
-        answer = children[device].ask(what="model" if work.group == "model" else "workload", name=work.name)
+        what = "model" if work.group == "model" else "workload"
+        answer = children[device].ask(what=what, name=work.name, scale=scale)
         row[device] = answer.get("ms")
         if "error" in answer:
             errors.append(f"{device}: {answer['error']}")

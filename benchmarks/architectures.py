@@ -9,9 +9,11 @@ def fill(model: nn.Module, std: float = 0.02) -> nn.Module:
     """Weights from one short random sequence: half a billion of them take seconds otherwise, and equal seeds make the
     devices' results comparable. Its length is prime, so that no two rows of a matrix are alike."""
     sequence = torch.randn(1_000_003, generator=torch.Generator().manual_seed(0))
+    sequence = sequence.to(next(model.parameters()).device)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             if parameter.ndim < 2:
+                parameter.fill_(0.0 if name.endswith("bias") else 1.0)
                 continue
             repeats = -(-parameter.numel() // sequence.numel())
             values = sequence.repeat(repeats)[: parameter.numel()].view_as(parameter)

@@ -2,10 +2,12 @@
 
 import statistics
 import time
+from functools import cache
 
 import torch
 
 from . import models
+from .ceilings import measure
 from .lockstep import serve
 from .workloads import all_workloads
 
@@ -52,30 +54,37 @@ def kernel_ms(f) -> float | None:
     return sum(event.duration for event in profile) / 3e6
 
 
-def main(device: str, scale: int, seconds: float) -> None:
+def hello(device: str) -> dict:
+    """What this is, and by how much it wants sizes divided: a software adapter or a CPU does a fraction of the work."""
+    if device == "cpu":
+        return {"name": f"cpu, {torch.get_num_threads()} threads, torch {torch.__version__}", "scale": 8}
+    module = torch.get_device_module(device)
+    software = device == "webgpu" and module.get_device_properties().adapter_type == "CPU"
+    return {"name": f"{device}: {module.get_device_name()}, torch {torch.__version__}", "scale": 8 if software else 1}
+
+
+def main(device: str, seconds: float) -> None:
     if device == "webgpu":
         import webgpu_backend  # noqa: F401
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     module = None if device == "cpu" else torch.get_device_module(device)
-    by_name = {work.name: work for work in all_workloads(scale)}
-    setting = models.Setting(device, scale > 1, False)
 
-    def answer(request: dict) -> dict:
-        if request["what"] == "ceilings":
-            from .ceilings import measure
+    @cache
+    def workloads(scale: int) -> dict:
+        return {work.name: work for work in all_workloads(scale)}
 
-            return measure(scale)
-        name = request["name"]
-        if request["what"] == "model":
-            result = models.run(name, setting, 3 * seconds, profile=False)
-            if module:
-                module.empty_cache()
-            if result.error:
-                return {"error": result.error, "alive": True}
-            keep = {"host_ms": result.host_ms, "peak_mib": result.peak_mib, "dispatches": result.dispatches}
-            return {"ms": result.ms, "digest": [result.value], "source": result.source, **keep}
-        work = by_name[name]
+    def model(name: str, scale: int) -> dict:
+        result = models.run(name, models.Setting(device, scale > 1, False), 3 * seconds, profile=False)
+        if module:
+            module.empty_cache()
+        if result.error:
+            return {"error": result.error, "alive": True}
+        keep = {"host_ms": result.host_ms, "peak_mib": result.peak_mib, "dispatches": result.dispatches}
+        return {"ms": result.ms, "digest": [result.value], "source": result.source, **keep}
+
+    def workload(name: str, scale: int) -> dict:
+        work = workloads(scale)[name]
         f = work.make(device)
         found = {"digest": digest(f()), "ms": timed(f, device, seconds) / work.calls}
         if device == "webgpu" and work.group != "host":
@@ -84,5 +93,11 @@ def main(device: str, scale: int, seconds: float) -> None:
         if module and module.memory_reserved() > 8 << 30:
             module.empty_cache()
         return found
+
+    def answer(request: dict) -> dict:
+        what = request.pop("what")
+        return {"hello": lambda: hello(device), "ceilings": measure, "model": model, "workload": workload}[what](
+            **request
+        )
 
     serve(answer)
