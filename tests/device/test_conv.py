@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from webgpu_backend.kernels import conv as conv_kernels
 from webgpu_backend.kernels import tiles
 from webgpu_backend.launch import caps
+from webgpu_backend.ops import conv, conv_tables, winograd
 from webgpu_backend.ops import matmul as ops
 
 TOLERANCE = {torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
@@ -24,6 +26,23 @@ CASES = {
     "2d_depthwise": (F.conv2d, (2, 6, 8, 7), (12, 1, 3, 3), {"groups": 6, "stride": 2, "padding": 1}),
     "2d_phases": (F.conv2d, (2, 3, 12, 13), (4, 3, 2, 5), {"stride": (3, 2), "padding": (1, 2)}),
     "3d": (F.conv3d, (1, 2, 5, 6, 7), (3, 2, 2, 3, 3), {"padding": (1, 0, 2), "stride": (1, 2, 1)}),
+    "2d_wide": (F.conv2d, (2, 12, 9, 10), (20, 12, 3, 3), {"padding": 1}),
+    "2d_wide_strided": (F.conv2d, (3, 12, 11, 9), (20, 12, 3, 3), {"stride": 2, "padding": 1}),
+    "2d_wide_groups": (F.conv2d, (2, 24, 7, 7), (36, 12, 3, 2), {"groups": 2, "stride": (2, 1), "padding": (0, 1)}),
+    "2d_wide_dilated": (F.conv2d, (2, 11, 12, 9), (13, 11, 3, 3), {"stride": 2, "dilation": 2, "padding": 1}),
+    "2d_wide_pointwise": (F.conv2d, (3, 20, 6, 6), (12, 20, 1, 1), {}),
+    "2d_wide_pointwise_odd": (F.conv2d, (3, 18, 7, 7), (34, 18, 1, 1), {}),
+    "2d_wide_pointwise_strided": (F.conv2d, (3, 16, 7, 6), (12, 16, 1, 1), {"stride": 2}),
+    "2d_large_window": (F.conv2d, (2, 9, 21, 18), (10, 9, 7, 7), {"stride": 2, "padding": 3}),
+    "1d_wide": (F.conv1d, (2, 10, 41), (12, 10, 5), {"padding": 2}),
+    "1d_depthwise": (F.conv1d, (2, 6, 19), (6, 1, 4), {"groups": 6, "padding": 3}),
+    "3d_wide": (F.conv3d, (2, 10, 5, 4, 5), (12, 10, 2, 3, 3), {"padding": 1, "stride": (1, 2, 1)}),
+    "3d_depthwise": (F.conv3d, (2, 3, 5, 6, 5), (6, 1, 3, 3, 2), {"groups": 3, "padding": 1, "dilation": (1, 2, 1)}),
+    "t2d_wide": (F.conv_transpose2d, (2, 12, 5, 6), (12, 10, 3, 4), {"stride": 2, "padding": 1, "output_padding": 1}),
+    "t2d_depthwise": (F.conv_transpose2d, (2, 6, 5, 6), (6, 2, 3, 3), {"groups": 6, "stride": 2, "padding": 1}),
+    "2d_tiles": (F.conv2d, (2, 32, 6, 8), (36, 32, 3, 3), {"padding": 1}),
+    "2d_tiles_odd": (F.conv2d, (3, 33, 5, 7), (34, 33, 3, 3), {"padding": (0, 2)}),
+    "t2d_tiles": (F.conv_transpose2d, (1, 32, 5, 4), (32, 33, 3, 3), {"padding": 1}),
     "t1d": (F.conv_transpose1d, (2, 4, 7), (4, 5, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
     "t2d": (F.conv_transpose2d, (2, 4, 5, 6), (4, 3, 3, 3), {"stride": (2, 1), "padding": 1}),
     "t2d_groups": (F.conv_transpose2d, (2, 6, 5, 4), (6, 2, 3, 2), {"groups": 3, "dilation": 2, "stride": 2}),
@@ -34,37 +53,105 @@ CASES = {
 @pytest.fixture
 def big_gpu(monkeypatch):
     found = replace(caps(), kind="gpu")
-    monkeypatch.setattr(ops, "caps", lambda: found)
+    monkeypatch.setattr(winograd, "FEWEST", 1)
+    for module in (ops, conv, conv_tables, winograd):
+        monkeypatch.setattr(module, "caps", lambda: found)
     monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))
-    ops._plans.clear()
+    monkeypatch.setattr(conv_kernels, "TILES", ((tiles.Tile(32, 32, 8, 4, 4), 1.0),))
+    forget()
     yield
+    forget()
+
+
+def forget():
     ops._plans.clear()
+    conv_tables.clear()
+    conv.convolution.forget()
+    conv.convolution_backward.forget()
 
 
-def run(case, dtype, bias=True, change=lambda x: x):
+def run(case, dtype, bias=True, change=lambda x: x, times=1):
+    """Results of the last of `times` calls: a repeated one is recorded without being planned."""
     function, x_shape, w_shape, options = CASES[case]
     out_channels = w_shape[0] if "conv_t" not in function.__name__ else w_shape[1] * options.get("groups", 1)
     tensors = [torch.randn(x_shape), torch.randn(w_shape), torch.randn(out_channels)][: 3 if bias else 2]
     results = []
     for device in ("cpu", "webgpu"):
         leaves = [t.to(dtype).to(device).requires_grad_() for t in tensors]
-        y = function(change(leaves[0]), *leaves[1:], **options)
-        weights = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype).to(device)
-        results.append([y, *torch.autograd.grad(y, leaves, weights)])
+        for _ in range(times if device == "webgpu" else 1):
+            y = function(change(leaves[0]), *leaves[1:], **options)
+            weights = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype).to(device)
+            grads = torch.autograd.grad(y, leaves, weights)
+        results.append([y, *grads])
     for wanted, got in zip(*results):
         assert got.shape == wanted.shape and got.dtype == wanted.dtype
         scale = max(1.0, wanted.abs().max().item())
         torch.testing.assert_close(got.cpu(), wanted, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * scale)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [c for c in CASES if not {"wide", "large", "tiles"} & {*c.split("_")}])
 def test_forward_and_gradients(case):
     run(case, torch.float32)
 
 
-@pytest.mark.parametrize("case", ["2d", "2d_strided", "2d_groups", "2d_depthwise", "t2d"])
+BIG = [c for c in CASES if "wide" in c or "large" in c or "depthwise" in c] + ["2d", "2d_strided", "2d_groups", "t2d"]
+
+
+@pytest.mark.parametrize("case", BIG)
 def test_big_gpu_kernels(case, big_gpu):
-    run(case, torch.float32)
+    run(case, torch.float32, times=3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", ["2d_tiles", "2d_tiles_odd", "t2d_tiles"])
+def test_big_gpu_tiles(case, dtype, big_gpu):
+    run(case, dtype, times=3)
+    assert any(key[0] == "winograd" for key in conv_tables._calls)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", ["2d_wide", "2d_wide_pointwise", "2d_wide_strided", "2d_depthwise"])
+def test_big_gpu_narrow_dtypes(case, dtype, big_gpu):
+    run(case, dtype)
+
+
+def test_big_gpu_layouts(big_gpu):
+    run("2d_wide", torch.float32, bias=False, change=lambda x: x.contiguous(memory_format=torch.channels_last))
+    run("2d_wide", torch.float32, change=lambda x: x.transpose(2, 3)[:, :, 1:])
+    run("2d_wide_pointwise", torch.float32, change=lambda x: x[:, :, ::2, 1:])
+    run("2d_depthwise", torch.float32, change=lambda x: x.transpose(2, 3)[:, :, 1:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_big_gpu_sums_are_split(dtype, big_gpu):
+    """Few outputs of long sums: the parts are added up by a second kernel, with the bias."""
+    x, w, b = torch.randn(3, 600, 3, 3) / 8, torch.randn(11, 600, 1, 1) / 8, torch.randn(11)
+    x, w, b = (t.to(dtype) for t in (x, w, b))
+    got = F.conv2d(x.to("webgpu"), w.to("webgpu"), b.to("webgpu"))
+    assert any(c.part for c in conv_tables._calls.values())
+    torch.testing.assert_close(got.cpu(), F.conv2d(x, w, b), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("case", ["2d_wide_pointwise_odd", "2d_wide_strided", "2d_large_window"])
+def test_big_gpu_infinities_stay_where_they_are(case, big_gpu):
+    """What is read past the end of a sum or outside the image counts as zero, whatever is there."""
+    function, x_shape, w_shape, options = CASES[case]
+    x, w = torch.randn(x_shape), torch.randn(w_shape)
+    x[0, -1, 0, 0] = x[-1, 0, -1, -1] = float("inf")
+    y = function(x, w, **options)
+    dy = torch.randn(y.shape)
+    dy[0, -1, 0, 0] = dy[-1, 0, -1, -1] = float("-inf")
+    a, b = x.to("webgpu").requires_grad_(), w.to("webgpu").requires_grad_()
+    c, d = x.requires_grad_(), w.requires_grad_()
+    got, wanted = function(a, b, **options), function(c, d, **options)
+    pairs = [(got, wanted)]
+    grads = zip(torch.autograd.grad(got, (a, b), dy.to("webgpu")), torch.autograd.grad(wanted, (c, d), dy))
+    # An infinite gradient meets the padding in the weights' gradient: infinity times zero.
+    pairs += list(grads)[: 1 if "padding" in options else 2]
+    for mine, theirs in pairs:
+        assert torch.equal(mine.cpu().isfinite(), theirs.isfinite())
+        finite = theirs.isfinite()
+        torch.testing.assert_close(mine.cpu()[finite], theirs[finite], rtol=2e-4, atol=2e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

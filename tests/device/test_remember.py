@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import webgpu_backend
-from webgpu_backend.ops.remember import remembered
+from webgpu_backend.ops.remember import keep, remembered
 
 
 def dispatches(f):
@@ -90,6 +90,25 @@ def test_what_cannot_be_kept_runs_as_written():
     for n in (1.0, 2.0):
         assert read(torch.full((2,), n).to("webgpu")).cpu().tolist() == [3 * n] * 2
     assert calls == ["itself", "both", "constant"] * 2 + ["read"] * 2
+
+
+def test_constants_are_read_for_as_long_as_they_are_kept():
+    calls, tables = [], {}
+
+    @remembered
+    def scaled(x):
+        calls.append(x.shape)
+        if "three" not in tables:
+            tables["three"] = keep(torch.full((4,), 3.0).to("webgpu"))  # uploaded by the first call
+        return x * tables["three"]
+
+    for _ in range(4):
+        assert scaled(torch.ones(4).to("webgpu")).cpu().tolist() == [3.0] * 4
+    assert len(calls) == 2
+    tables["three"] = keep(torch.full((4,), 5.0).to("webgpu"))
+    for _ in range(3):
+        assert scaled(torch.ones(4).to("webgpu")).cpu().tolist() == [5.0] * 4
+    assert len(calls) == 4
 
 
 def test_memory_returns():

@@ -6,13 +6,20 @@ import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
+from ..kernels import conv_depthwise as depthwise
+from ..kernels.conv import Convolution, plan
 from ..kernels.layout import numel
-from ..kernels.matmul import Gather, Matrix, Product
+from ..kernels.product import Gather, Matrix, Product
+from ..launch import caps
+from . import conv_tables as tables
+from . import winograd
 from .copy import fill
 from .matmul import _plans as plans
 from .matmul import key_of, matrix, one_of, output, planned, remember, run, supported
 from .remember import remembered
 from .table import custom
+
+aten = torch.ops.aten
 
 
 class Geometry:
@@ -22,7 +29,7 @@ class Geometry:
         def three(values, default):
             return (default,) * (3 - len(values)) + tuple(values)
 
-        self.batch = x_shape[0]
+        self.batch, self.dims = x_shape[0], len(x_shape) - 2
         self.x_channels, self.y_channels = x_shape[1] // groups, y_shape[1] // groups  # per group
         self.x_sizes, self.y_sizes = three(x_shape[2:], 1), three(y_shape[2:], 1)
         self.window = three(weight_shape[2:], 1)
@@ -31,6 +38,7 @@ class Geometry:
         self.taps = self.window[0] * self.window[1] * self.window[2]
         self.x_count = self.x_sizes[0] * self.x_sizes[1] * self.x_sizes[2]
         self.y_count = self.y_sizes[0] * self.y_sizes[1] * self.y_sizes[2]
+        self.some = self.batch * self.x_channels * self.y_channels * self.taps * self.x_count * self.y_count > 0
 
     @property
     def pointwise(self) -> bool:
@@ -45,17 +53,63 @@ class Geometry:
             kind, sizes, (strides[1], *spatial), positions, self.window, self.stride, self.padding, self.dilation
         )
 
+    def gathered(self, dtype: torch.dtype, rows: int, places: int) -> bool:
+        """Whether the table-driven kernels take a product of these rows and positions."""
+        return self.some and tables.served(dtype, rows, self.window, places)
+
+    def single(self, dtype: torch.dtype) -> bool:
+        """Groups of one input channel, which few outputs share."""
+        return self.some and self.x_channels == 1 and self.y_channels <= 8 and self.groups > 1 and tables.floats(dtype)
+
+    def turned(self, weight: torch.Tensor) -> torch.Tensor:
+        """[groups, y channels, taps, x channels]: rows of the left operand (x channels) are neighbours in memory."""
+        if self.taps == 1:
+            return weight.contiguous()
+        return weight.view(self.groups, self.y_channels, *weight.shape[1:]).movedim(2, -1).contiguous()
+
+    def alone(self, moved: bool, image: torch.Tensor) -> depthwise.Depthwise:
+        """As a depthwise convolution; `moved`: of the gradient, back to the image."""
+        strides = image.stride()
+        spatial = (0,) * (5 - len(strides)) + tuple(strides[2:])
+        return depthwise.Depthwise(
+            self.batch, self.groups * (1 if moved else self.y_channels), self.y_channels,
+            self.y_sizes if moved else self.x_sizes, (*strides[:2], *spatial), image.storage_offset(),
+            self.x_sizes if moved else self.y_sizes, self.window, self.stride, self.padding, self.dilation,
+        )  # fmt: skip
+
+    def tables(self, moved: bool, image: torch.Tensor, channels: int, positions, out=None):
+        strides = image.stride()
+        spatial = (0,) * (5 - len(strides)) + tuple(strides[2:])
+        return tables.tables(
+            moved, channels, self.y_sizes if moved else self.x_sizes, (strides[1], *spatial), positions, self.window,
+            self.stride, self.padding, self.dilation, out,
+        )  # fmt: skip
+
 
 def _bias_key(bias) -> tuple:
     return () if bias is None else key_of(bias)
 
 
+def _bias(bias) -> Matrix | None:
+    return None if bias is None else matrix(bias, bias.stride(0), 0)
+
+
 def forward(x, weight, bias, y_shape, stride, padding, dilation, groups):
     """y = x * weight; weight is [y channels, x channels / groups, window]."""
     key = ("conv", *key_of(x), *key_of(weight), *_bias_key(bias), y_shape, stride, padding, dilation, groups)
+    found = tables.find(key)
+    if found is not None:
+        return tables.run(found, weight, x, bias)
     call = plans.get(key)
     if call is None:
         g = Geometry(x.shape, y_shape, weight.shape, stride, padding, dilation, groups)
+        if winograd.served(g, x.dtype):
+            return winograd.forward(x, weight, bias, y_shape, padding)
+        if g.gathered(x.dtype, g.y_channels, g.y_count):
+            return tables.run(_plan_forward(key, g, x, weight, bias, y_shape), weight, x, bias)
+        if g.single(x.dtype):
+            made = depthwise.plan(g.alone(False, x), "g", matrix(weight, 0, 0), _bias(bias), T.dtype_of(x), caps())
+            return tables.run(tables.remember(key, y_shape, x.dtype, made), weight, x, bias)
         rows, k = g.y_channels, g.x_channels * g.taps
         a = matrix(weight, k, 1, 0, rows * k)
         out = Matrix(T.dtype_of(x), 0, g.y_count, 1, y_shape[1] * g.y_count, rows * g.y_count)
@@ -72,13 +126,39 @@ def forward(x, weight, bias, y_shape, stride, padding, dilation, groups):
     return run(call, weight, x, bias)
 
 
+def _plan_forward(key, g: Geometry, x, weight, bias, y_shape):
+    rows, k = g.y_channels, g.x_channels * g.taps
+    channel = x.stride(1)
+    product = Convolution(
+        "image", rows, g.batch * g.y_count, k, g.y_count, g.groups, matrix(weight, k, 1, rows * k),
+        matrix(x, channel, 0, g.x_channels * channel, x.stride(0)),
+        Matrix(T.dtype_of(x), 0, g.y_count, 1, rows * g.y_count, y_shape[1] * g.y_count), _bias(bias),
+        plain=g.pointwise and x.is_contiguous(),
+    )  # fmt: skip
+    made = plan(product, caps())
+    return tables.remember(key, y_shape, x.dtype, made, lambda: g.tables(False, x, g.x_channels, g.y_sizes))
+
+
 def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups):
     """dx of `forward`, which is also the transposed convolution of dy."""
-    if max(stride) > 1 and max(dilation) == 1 and 0 not in x_shape and 0 not in dy.shape:
-        return _by_phases(dy, weight, bias, x_shape, stride, padding, groups)
     key = ("conv_t", *key_of(dy), *key_of(weight), *_bias_key(bias), x_shape, stride, padding, dilation, groups)
-    call = plans.get(key)
     g = Geometry(x_shape, dy.shape, weight.shape, stride, padding, dilation, groups)
+    if g.single(dy.dtype):
+        found = tables.find(key)
+        if found is None:
+            kind = "u" if g.stride == (1, 1, 1) else "t"
+            made = depthwise.plan(g.alone(True, dy), kind, matrix(weight, 0, 0), _bias(bias), T.dtype_of(dy), caps())
+            found = tables.remember(key, x_shape, dy.dtype, made)
+        return tables.run(found, weight, dy, bias)
+    if winograd.served(g, dy.dtype):
+        return winograd.backward_image(dy, weight, bias, x_shape, padding)
+    if g.some and max(stride) > 1 and max(dilation) == 1:
+        return _by_phases(dy, weight, bias, x_shape, stride, padding, groups)
+    if g.gathered(dy.dtype, g.x_channels, g.x_count):
+        turned = g.turned(weight)
+        found = tables.find(key) or _plan_image(key, g, dy, turned, bias, x_shape)
+        return tables.run(found, turned, dy, bias)
+    call = plans.get(key)
     if g.taps > 1:
         # Rows of the left operand are x channels: its k must count (y channel, tap) with one stride.
         weight = weight.view(groups, g.y_channels, g.x_channels, g.taps).transpose(1, 2).contiguous()
@@ -101,6 +181,22 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups)
     return run(call, weight, dy, bias)
 
 
+def _plan_image(key, g: Geometry, dy, turned, bias, x_shape, out=None):
+    """`out` where the positions are scattered in a larger output: (first place, strides, size of a plane)."""
+    rows, k = g.x_channels, g.y_channels * g.taps
+    plane = g.x_count if out is None else out[2]
+    channel = dy.stride(1)
+    product = Convolution(
+        "image", rows, g.batch * g.x_count, k, g.x_count, g.groups, matrix(turned, 1, rows, rows * k),
+        matrix(dy, channel, 0, g.y_channels * channel, dy.stride(0)),
+        Matrix(T.dtype_of(dy), 0, plane, 1, rows * plane, x_shape[1] * plane), _bias(bias),
+        plain=g.pointwise and dy.is_contiguous() and out is None, scattered=out is not None,
+    )  # fmt: skip
+    sizes, scatter = (x_shape, None) if out is None else (None, out[:2])
+    made = plan(product, caps())
+    return tables.remember(key, sizes, dy.dtype, made, lambda: g.tables(True, dy, g.y_channels, g.x_sizes, scatter))
+
+
 def _by_phases(dy, weight, bias, x_shape, stride, padding, groups):
     """A position meets only every stride-th tap: one product of unit step for each phase, without the zeros between.
 
@@ -120,8 +216,19 @@ def _by_phases(dy, weight, bias, x_shape, stride, padding, groups):
         if not part.numel():
             continue
         inset = tuple((i + p - r) // s for i, p, r, s in zip(first, padding, phase, stride))
-        taps = weight[(..., *(slice(r, None, s) for r, s in zip(phase, stride)))].contiguous()
-        part.copy_(backward_image(dy, taps, bias, tuple(part.shape), unit, inset, unit, groups))
+        taps = weight[(..., *(slice(r, None, s) for r, s in zip(phase, stride)))]
+        g = Geometry(part.shape, dy.shape, taps.shape, unit, inset, unit, groups)
+        if not g.gathered(dy.dtype, g.x_channels, g.x_count):
+            part.copy_(backward_image(dy, taps.contiguous(), bias, tuple(part.shape), unit, inset, unit, groups))
+            continue
+        turned = g.turned(taps)
+        key = ("phase", *key_of(dy), *key_of(turned), *_bias_key(bias), *key_of(part), inset, groups)
+        found = tables.find(key)
+        if found is None:
+            steps = (0,) * (5 - part.dim()) + part.stride()[2:]
+            scatter = (part.storage_offset(), steps, numel(x_shape[2:]))
+            found = _plan_image(key, g, dy, turned, bias, x_shape, scatter)
+        tables.run(found, turned, dy, bias, out)
     return out
 
 
@@ -129,9 +236,19 @@ def backward_weight(x, dy, weight_shape, stride, padding, dilation, groups):
     """dw of `forward`, laid out as its weight."""
     dy = dy.contiguous()
     key = ("conv_w", *key_of(x), *key_of(dy), weight_shape, stride, padding, dilation, groups)
+    found = tables.find(key)
+    if found is not None:
+        return tables.run(found, dy, x)
     call = plans.get(key)
     if call is None:
         g = Geometry(x.shape, dy.shape, weight_shape, stride, padding, dilation, groups)
+        if winograd.served(g, x.dtype):
+            return winograd.backward_weight(x, dy, weight_shape, padding)
+        if g.gathered(x.dtype, g.y_channels, g.y_count):
+            return tables.run(_plan_weight(key, g, x, dy, weight_shape), dy, x)
+        if g.single(x.dtype):
+            made = depthwise.plan_weight(g.alone(False, x), matrix(dy, 0, 0, 0, dy.stride(0)), T.dtype_of(x), caps())
+            return tables.run(tables.remember(key, weight_shape, x.dtype, made), dy, x)
         rows, columns = g.y_channels, g.x_channels * g.taps
         a = matrix(dy, dy.stride(1), 1, rows * dy.stride(1), dy.stride(0))
         out = Matrix(T.dtype_of(x), 0, columns, 1, rows * columns, 0)
@@ -146,6 +263,18 @@ def backward_weight(x, dy, weight_shape, stride, padding, dilation, groups):
         )  # fmt: skip
         call = remember(key, planned(weight_shape, found, x.dtype))
     return run(call, dy, x)
+
+
+def _plan_weight(key, g: Geometry, x, dy, weight_shape):
+    rows, columns, channel = g.y_channels, g.x_channels * g.taps, x.stride(1)
+    product = Convolution(
+        "weight", rows, columns, g.batch * g.y_count, g.y_count, g.groups,
+        matrix(dy, dy.stride(1), 1, rows * dy.stride(1), dy.stride(0)),
+        matrix(x, channel, 0, g.x_channels * channel, x.stride(0)),
+        Matrix(T.dtype_of(x), 0, columns, 1, rows * columns, 0), plain=g.pointwise and x.is_contiguous(),
+    )  # fmt: skip
+    made = plan(product, caps())
+    return tables.remember(key, weight_shape, x.dtype, made, lambda: g.tables(False, x, g.x_channels, g.y_sizes))
 
 
 def channel_sums(dy):
@@ -171,8 +300,16 @@ def _ready(*tensors) -> None:
         raise Unsupported("webgpu: convolution of more than three dimensions")
 
 
-@custom("convolution_overrideable")
+@custom("convolution")
+@remembered
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    """Torch's own composite checks the shapes and comes back below."""
+    rest = (stride, padding, dilation, transposed, output_padding, groups)
+    return aten._convolution.default(input, weight, bias, *rest, False, False, False, False)
+
+
+@custom("convolution_overrideable")
+def convolve(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     _ready(input, weight, bias)
     stride, padding, dilation = tuple(stride), tuple(padding), tuple(dilation)
     weight = weight.contiguous()
@@ -186,23 +323,31 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
     return forward(input, weight, bias, shape, stride, padding, dilation, groups)
 
 
-@custom("convolution_backward_overrideable")
+@custom("convolution_backward")
 @remembered
 def convolution_backward(
-    grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask
+    grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask
 ):
+    if grad_output.dim() != input.dim():
+        raise RuntimeError(
+            "Expected input and grad_output to have the same number of dimensions, but got: "
+            f"{input.dim()} and {grad_output.dim()}"
+        )
+    rest = (stride, padding, dilation, transposed, output_padding, groups, output_mask)
+    return gradients(grad_output, input, weight, *rest)
+
+
+@custom("convolution_backward_overrideable")
+def gradients(grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask):
     _ready(grad_output, input, weight)
     stride, padding, dilation = tuple(stride), tuple(padding), tuple(dilation)
     weight = weight.contiguous()
     wanted = tuple(weight.shape)
     grad_input = grad_weight = grad_bias = None
     if output_mask[0]:
-        if transposed:
-            grad_input = forward(grad_output, weight, None, tuple(input.shape), stride, padding, dilation, groups)
-        else:
-            grad_input = backward_image(
-                grad_output, weight, None, tuple(input.shape), stride, padding, dilation, groups
-            )
+        shape = tuple(input.shape)
+        back = forward if transposed else backward_image
+        grad_input = back(grad_output, weight, None, shape, stride, padding, dilation, groups)
     if output_mask[1]:
         x, dy = (grad_output, input) if transposed else (input, grad_output)
         grad_weight = backward_weight(x, dy, wanted, stride, padding, dilation, groups)

@@ -12,7 +12,7 @@ from ..runtime.gpu import gpu
 from . import parts
 from .copy import device_copy, fill
 from .elementwise import broadcast_shape
-from .remember import remembered
+from .remember import keep, remembered
 from .table import custom
 
 aten = torch.ops.aten
@@ -486,7 +486,7 @@ def one_of(dtype: torch.dtype) -> torch.Tensor:
     """A single one, read with stride 0 as a vector of ones."""
     found = _ones.get(dtype)
     if found is None:
-        found = _ones[dtype] = fill(T.empty((1,), dtype), 1)
+        found = _ones[dtype] = keep(fill(T.empty((1,), dtype), 1))
     return found
 
 

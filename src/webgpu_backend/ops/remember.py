@@ -2,11 +2,12 @@
 kept; later calls make the outputs and record the same dispatches over the new buffers.
 
 Only for functions of tensors whose dispatches follow from metadata and plain arguments alone: no random numbers, no
-value read on the host. What cannot be kept (copies outside kernels, windows, aliased arguments, constants kept by
-others) runs as written.
+value read on the host. What cannot be kept (copies outside kernels, windows, aliased arguments, buffers of others
+that are not named with `keep`) runs as written.
 """
 
 from functools import wraps
+from weakref import WeakValueDictionary, ref
 
 import torch
 
@@ -20,8 +21,21 @@ FAULT_WORDS = 0  # the uid of the block that kernels report bad indices in; no t
 _Tensor = torch.Tensor
 
 
+_constants: WeakValueDictionary = WeakValueDictionary()  # tensors by their blocks
+
+
+def keep(tensor: torch.Tensor) -> torch.Tensor:
+    """Names a tensor that is never written again: plans may read it for as long as its owner has it."""
+    _constants[T.block_of(tensor)] = tensor
+    return tensor
+
+
+class _Gone(Exception):
+    """The owner of a constant has dropped it."""
+
+
 class _Plan:
-    """Steps name buffers by number: the arguments, then the outputs, then what is needed in between."""
+    """Steps name buffers by number: the arguments, the outputs, then spaces: sizes needed in between or constants."""
 
     __slots__ = ("metas", "spaces", "steps", "results")
 
@@ -29,6 +43,7 @@ class _Plan:
 def remembered(call):
     """Decorates an operator's function; keyword arguments are not looked at, so they go the long way."""
     plans: dict[tuple, _Plan | None] = {}
+    moved: set[tuple] = set()  # the first call uploads what later ones find
 
     @wraps(call)
     def run(*args, **kwargs):
@@ -48,15 +63,23 @@ def remembered(call):
             plan = plans[key]
         except KeyError:
             if len(plans) >= _MAX_PLANS:
-                plans.clear()
-            return _traced(call, args, blocks, plans, key)
+                forget()
+            return _traced(call, args, blocks, plans, moved, key)
         if plan is None:
             return call(*args)
         try:
             return _replay(plan, blocks)
         except BindingTooLarge:  # the same view, of a larger buffer
             return call(*args)
+        except _Gone:
+            del plans[key]
+            return call(*args)
 
+    def forget():
+        plans.clear()
+        moved.clear()
+
+    run.forget = forget
     return run
 
 
@@ -68,6 +91,12 @@ def _replay(plan: _Plan, blocks: list):
         blocks.append(block)
     pool = T._pool
     for size in plan.spaces:
+        if size.__class__ is not int:
+            constant = size()
+            if constant is None:
+                raise _Gone
+            blocks.append(T.block_of(constant))
+            continue
         lease = pool.take(size, size)
         leases.append(lease)
         blocks.append(lease.block)
@@ -84,7 +113,7 @@ def _replay(plan: _Plan, blocks: list):
     return tuple([None if i is None else made[i] for i in results])
 
 
-def _traced(call, args, blocks: list, plans: dict, key: tuple):
+def _traced(call, args, blocks: list, plans: dict, moved: set, key: tuple):
     """Runs the call as written and keeps its plan, None where it cannot be had."""
     queue = gpu().queue
     with queue.lock:
@@ -96,7 +125,12 @@ def _traced(call, args, blocks: list, plans: dict, key: tuple):
             result = call(*args)
         finally:
             queue.recording = None
-        plans[key] = _plan(steps, result, blocks) if _moves(queue) == before else None
+        if _moves(queue) == before:
+            plans[key] = _plan(steps, result, blocks)
+        elif key in moved:
+            plans[key] = None
+        else:
+            moved.add(key)
         return result
 
 
@@ -134,10 +168,11 @@ def _plan(steps: list, result, blocks: list) -> _Plan | None:
         bound = bound[:-1] if guarded else bound
         for block, access in zip(bound, step.program.access):
             if block not in numbers:
-                if access == "r":
-                    return None  # a constant that lives elsewhere
                 numbers[block] = len(numbers)
-                plan.spaces.append(block.size)
+                constant = _constants.get(block)
+                if access == "r" and constant is None:
+                    return None  # what lives elsewhere
+                plan.spaces.append(block.size if constant is None else ref(constant))
         plan.steps.append((step.program, tuple([numbers[b] for b in bound]), step.params, step.grid, guarded))
     plan.results = places[0] if isinstance(result, _Tensor) else tuple(places)
     return plan

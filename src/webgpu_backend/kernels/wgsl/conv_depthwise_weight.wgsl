@@ -1,0 +1,60 @@
+// The weights' gradient of groups with one input channel: a workgroup sums a part of one tap of one channel.
+struct P {
+{% for field in fields %}
+    {{ field }},
+{% endfor %}
+}
+{% for name, access, type in bindings %}
+@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
+{% endfor %}
+var<workgroup> sums: array<f32, {{ threads }}>;
+
+@compute @workgroup_size({{ threads }})
+fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+    let group = wid.x + wid.y * nwg.x;
+    if (group >= p.total) {
+        return;
+    }
+    let window = p.win_d * p.win_h * p.win_w;
+    let split = group / (p.channels * window);
+    let o = group / window % p.channels;
+    let tap = group % window;
+    let kx = tap % p.win_w;
+    let ky = tap / p.win_w % p.win_h;
+    let kz = tap / (p.win_w * p.win_h);
+    let base = p.x_o + (o / p.multiple) * p.xs_c;
+    // Lanes along a row of the gradient, and as many rows at a time as there are threads for.
+    let lane = lid % p.along;
+    let last = min((split + 1u) * p.chunk, p.rows);
+    var v = 0.0;
+    for (var row = split * p.chunk + lid / p.along; row < last; row += {{ threads }}u / p.along) {
+        let y = row % p.pos_h;
+        let z = row / p.pos_h % p.pos_d;
+        let image = row / (p.pos_h * p.pos_d);
+        let iy = y * p.step_h + ky * p.dil_h - p.pad_h;
+        let iz = z * p.step_d + kz * p.dil_d - p.pad_d;
+        if (iy < p.x_h && iz < p.x_d) {
+            let row_at = base + image * p.xs_n + iz * p.xs_d + iy * p.xs_h;
+            let grad = p.y_o + image * p.ys_n + ((o * p.pos_d + z) * p.pos_h + y) * p.pos_w;
+            for (var x = lane; x < p.pos_w; x += p.along) {
+                let ix = x * p.step_w + kx * p.dil_w - p.pad_w;
+                if (ix < p.x_w) {
+                    let at = row_at + ix * p.xs_w;
+                    let g = grad + x;
+                    v += {{ read("y", "g") }} * {{ read("x", "at") }};
+                }
+            }
+        }
+    }
+    sums[lid] = v;
+    workgroupBarrier();
+    for (var reach = {{ threads // 2 }}u; reach > 0u; reach /= 2u) {
+        if (lid < reach) {
+            sums[lid] += sums[lid + reach];
+        }
+        workgroupBarrier();
+    }
+    if (lid == 0u) {
+        out[group] = sums[0];
+    }
+}

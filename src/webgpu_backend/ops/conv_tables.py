@@ -1,0 +1,131 @@
+"""The tables that a convolution's kernel reads its image through, and the planned calls that keep them."""
+
+import torch
+
+from .. import tensor as T
+from ..kernels.layout import numel
+from ..kernels.product import Plan
+from ..launch import caps
+from ..runtime.gpu import gpu
+from .remember import keep
+
+BITS = 30  # one for each tap of each dimension's window
+ALWAYS, NEVER = 1 << 30, 1 << 31  # bits of every tap; of every position, and of taps that are none
+_MOST_PLACES = 1 << 22
+_MOST_CALLS = 8192
+_MOST_BYTES = 1 << 28  # of all tables kept
+_PAD = 64  # taps are read in whole steps of k
+
+
+class Call:
+    """A planned convolution: everything but the tensors' buffers."""
+
+    __slots__ = ("meta", "steps", "part", "taps", "places")
+
+
+_calls: dict[tuple, Call] = {}
+_kept = [0]
+
+
+def clear() -> None:
+    """Forgets every plan and its tables."""
+    _calls.clear()
+    _kept[0] = 0
+
+
+def floats(dtype: torch.dtype) -> bool:
+    """Whether this adapter and dtype have kernels of their own, rather than a general product's."""
+    return caps().kind == "gpu" and dtype in (torch.float32, torch.float16, torch.bfloat16)
+
+
+def served(dtype: torch.dtype, rows: int, window, places: int) -> bool:
+    """Whether the table-driven kernels take this: a big GPU, floats, enough rows to share what is gathered."""
+    return floats(dtype) and rows > 8 and sum(k for k in window if k > 1) <= BITS and 0 < places <= _MOST_PLACES
+
+
+def find(key: tuple) -> Call | None:
+    return _calls.get(key)
+
+
+def remember(key: tuple, sizes, dtype: torch.dtype, found: Plan, tables=None) -> Call:
+    """`tables` makes (taps, places) where the plan reads them; `sizes` is None for a part of a given output."""
+    call = Call()
+    call.meta = None if sizes is None else T.meta(sizes, None, dtype)
+    call.part = None if not found.work else T.meta((found.work["part"][0],), None, torch.float32)
+    slots = {"a": 0, "b": 1, "c": 2, "out": 3, "part": 4, "taps": 5, "places": 6}
+    call.steps = tuple((s.program, tuple(slots[n] for n in s.bindings), s.params, s.grid) for s in found.steps)
+    call.taps = call.places = None
+    if len(_calls) >= _MOST_CALLS:
+        clear()
+    if any(5 in bound for _, bound, _, _ in call.steps):
+        made = [keep(t.to(torch.int32).to(T.DEVICE)) for t in tables()]
+        if _kept[0] > _MOST_BYTES:
+            clear()
+        _kept[0] += 4 * sum(t.numel() for t in made)
+        call.taps, call.places = made
+    _calls[key] = call
+    return call
+
+
+def run(call: Call, a, b, bias=None, out=None) -> torch.Tensor:
+    if out is None:
+        out = T.new(call.meta)
+    part = None if call.part is None else T.new(call.part)
+    tensors = (a, b, bias, out, part, call.taps, call.places)
+    record, blocks = gpu().queue.record, T._blocks
+    for program, slots, params, grid in call.steps:
+        record(program, tuple([blocks[tensors[i].data_ptr() >> 40] for i in slots]), params, grid)
+    return out
+
+
+def tables(moved: bool, channels: int, sizes, strides, positions, window, step, padding, dilation, out=None):
+    """Taps [channels * taps, 2] and places [positions, 4], as words modulo 2^32.
+
+    `sizes` and `strides` (channel first) are the image's. With `moved` the window moves over the positions instead of
+    the image (a transposed convolution). `out` gives the output's first place and strides where places scatter.
+    """
+    first_bit = 0
+    taps = torch.arange(channels).view(-1, 1, 1, 1) * strides[0]
+    tap_bits = torch.full((1, 1, 1, 1), ALWAYS)
+    places = torch.zeros((1, 1, 1), dtype=torch.int64)
+    place_bits = torch.full((1, 1, 1), -(1 << 31))
+    for d in range(3):
+        shape = [1, 1, 1]
+        shape[d] = -1
+        place, tap = torch.arange(positions[d]), torch.arange(window[d]) * dilation[d]
+        if moved:
+            reach = (place + padding[d]).view(-1, 1) - tap
+            at = reach.div(step[d], rounding_mode="floor")
+            outside = (reach < 0) | (reach % step[d] != 0) | (at >= sizes[d])
+            offset, tap_offset = (place + padding[d]) // step[d], -(tap // step[d])
+        else:
+            at = (place * step[d] - padding[d]).view(-1, 1) + tap
+            outside = (at < 0) | (at >= sizes[d])
+            offset, tap_offset = place * step[d] - padding[d], tap
+        taps = taps + tap_offset.view(1, *shape) * strides[1 + d]
+        places = places + offset.view(shape) * strides[1 + d]
+        if window[d] > 1 or bool(outside.any()):
+            bits = 1 << (torch.arange(window[d]) + first_bit)
+            tap_bits = tap_bits + bits.view(1, *shape)
+            place_bits = place_bits + (outside * bits).sum(1).view(shape)
+            first_bit += window[d]
+    k = channels * numel(window)
+    tap_table = torch.empty((-(-k // _PAD) * _PAD, 2), dtype=torch.int64)
+    tap_table[:, 0], tap_table[:, 1] = 0, -NEVER
+    tap_table[:k, 0] = taps.flatten()
+    tap_table[:k, 1] = tap_bits.expand(channels, *window).flatten()
+    count = numel(positions)
+    place_table = torch.zeros((count, 4), dtype=torch.int64)
+    place_table[:, 0] = places.expand(*positions).flatten()
+    place_table[:, 1] = place_bits.expand(*positions).flatten()
+    if out is None:
+        place_table[:, 2] = torch.arange(count)
+    else:
+        first, steps = out
+        index = torch.full((1, 1, 1), first)
+        for d in range(3):
+            shape = [1, 1, 1]
+            shape[d] = -1
+            index = index + torch.arange(positions[d]).view(shape) * steps[d]
+        place_table[:, 2] = index.expand(*positions).flatten()
+    return tap_table, place_table

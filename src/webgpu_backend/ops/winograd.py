@@ -1,0 +1,109 @@
+"""3x3 convolutions with unit steps and many channels: transforms around sixteen products (see kernels.winograd)."""
+
+import torch
+
+from .. import tensor as T
+from ..kernels.conv import Convolution, plan
+from ..kernels.product import Matrix
+from ..kernels.winograd import step
+from ..launch import caps, launch
+from . import conv_tables as tables
+
+CHANNELS = 32  # the least for which the transforms are worth their time
+MOST = 1 << 26  # elements of a transformed image: beyond, memory is worth more
+FEWEST = 1 << 20  # multiplications of the sixteen products
+
+
+def served(g, dtype: torch.dtype) -> bool:
+    """`g` is the geometry of the forward pass."""
+    if not (tables.floats(dtype) and g.groups == 1 and g.dims == 2 and g.some):
+        return False
+    unit = (1, 1, 1)
+    if g.window != (1, 3, 3) or g.stride != unit or g.dilation != unit or max(g.padding) > 2:
+        return False
+    tiles, fewest, most = Tiles(g.batch, g.y_sizes).count, *sorted((g.x_channels, g.y_channels))
+    return fewest >= CHANNELS and 16 * most * tiles <= MOST and most * fewest * tiles >= FEWEST
+
+
+class Tiles:
+    """Tiles of 2x2 over images of these sizes; their number is filled up to whole vectors."""
+
+    def __init__(self, images: int, sizes):
+        self.images = images
+        self.height, self.width = sizes[1:]
+        self.across = (-(-self.height // 2), -(-self.width // 2))
+        self.count = -(-images * self.across[0] * self.across[1] // 4) * 4
+
+    @property
+    def words(self) -> tuple:
+        return (self.count, *self.across, self.images)
+
+
+def _run(one, *tensors) -> None:
+    launch(one.program, tensors, one.params, one.grid)
+
+
+def _spread(x, channels: int, tiles: Tiles, padding, kind: str = "image"):
+    """[16, channels, tiles] of an image, or of a gradient."""
+    out = T.empty((16, channels, tiles.count), torch.float32)
+    words = (*tiles.words, *x.shape[2:], x.storage_offset(), *x.stride(), *padding)
+    _run(step(kind, T.dtype_of(x), channels * tiles.count, words, caps()), x, out)
+    return out
+
+
+def _weights(weight, rows: int, k: int, s_m: int, s_k: int, flip: bool):
+    """[16, k, rows]"""
+    out = T.empty((16, k, rows), torch.float32)
+    words = (rows, weight.storage_offset(), s_m, s_k)
+    _run(step("weight", T.dtype_of(weight), rows * k, words, caps(), flip), weight, out)
+    return out
+
+
+def _product(mode: str, m: int, n: int, k: int, a, b):
+    """Sixteen products: [16, m, n]."""
+    key = ("winograd", mode, m, n, k)
+    call = tables.find(key)
+    if call is None:
+        f32 = T.DTYPES[torch.float32]
+        if mode == "image":
+            left, right, places = Matrix(f32, 0, 1, m, m * k), Matrix(f32, 0, n, 0, n * k), n
+        else:
+            left, right, places = Matrix(f32, 0, k, 1, m * k), Matrix(f32, 0, k, 0, n * k), k
+        product = Convolution(mode, m, n, k, places, 16, left, right, Matrix(f32, 0, n, 1, m * n), plain=True)
+        call = tables.remember(key, (16, m, n), torch.float32, plan(product, caps()))
+    return tables.run(call, a, b)
+
+
+def _image(x, turned, bias, shape, padding):
+    """Tiles of x times transformed weights [16, k, rows], back to an image of `shape`."""
+    tiles = Tiles(shape[0], (1, *shape[2:]))
+    rows, k = shape[1], turned.shape[1]
+    found = _product("image", rows, tiles.count, k, turned, _spread(x, k, tiles, padding))
+    out = T.empty(shape, x.dtype)
+    words = (*tiles.words, *shape[2:], rows)
+    extra = () if bias is None else (bias.storage_offset(), bias.stride(0))
+    back = step("out", T.dtype_of(x), rows * tiles.count, words, caps(), bias=extra)
+    _run(back, *((found, out) if bias is None else (found, bias, out)))
+    return out
+
+
+def forward(x, weight, bias, shape, padding):
+    """`weight` is contiguous."""
+    rows, k = weight.shape[:2]
+    return _image(x, _weights(weight, rows, k, 9 * k, 9, False), bias, shape, padding)
+
+
+def backward_image(dy, weight, bias, shape, padding):
+    k, rows = weight.shape[:2]
+    turned = _weights(weight, rows, k, 9, 9 * rows, True)
+    return _image(dy, turned, bias, shape, tuple(2 - p for p in padding))
+
+
+def backward_weight(x, dy, shape, padding):
+    tiles = Tiles(x.shape[0], (1, *dy.shape[2:]))
+    rows, columns = shape[:2]
+    gradient = _spread(dy, rows, tiles, (0, 0), "grad")
+    found = _product("weight", rows, columns, tiles.count, gradient, _spread(x, columns, tiles, padding))
+    out = T.empty(shape, x.dtype)
+    _run(step("back", T.dtype_of(x), rows * columns, (), caps()), found, out)
+    return out
