@@ -1,6 +1,7 @@
 """What each of two processes does in test_distributed: run by torchrun, which gives rank, size and address."""
 
 import copy
+import os
 
 import torch
 import torch.distributed as dist
@@ -122,11 +123,89 @@ def data_parallel(rank: int) -> None:
         torch.testing.assert_close(b.grad.cpu(), a.grad.cpu(), rtol=1e-4, atol=1e-6)
 
 
+class Branches(nn.Module):
+    """Rows of different processes take different ways; one way is taken by none."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Linear(6, 8)
+        self.ways = nn.ModuleList([nn.Linear(8, 3) for _ in range(3)])
+
+    def forward(self, x, way):
+        h = torch.relu(self.trunk(x))
+        return {"out": self.ways[way](h), "hidden": h}
+
+
+def unused_parameters(rank: int) -> None:
+    x = torch.randn(8, 6, generator=torch.Generator().manual_seed(1))
+    half = slice(4 * rank, 4 * rank + 4)
+    for options in (
+        {"find_unused_parameters": True},
+        {"static_graph": True},
+        {"find_unused_parameters": True, "gradient_as_bucket_view": True, "bucket_cap_mb": 0.0001},
+    ):
+        torch.manual_seed(0)
+        alone = Branches().to(D)
+        parallel = DistributedDataParallel(copy.deepcopy(alone), **options)
+        optimizers = [torch.optim.AdamW(m.parameters(), lr=0.1, weight_decay=0.1) for m in (alone, parallel)]
+        for _ in range(3):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss = sum(alone(x[4 * r : 4 * r + 4].to(D), r)["out"].square().mean() for r in (0, 1)) / 2
+            loss.backward()
+            parallel(x[half].to(D), rank)["out"].square().mean().backward()
+            for (name, a), b in zip(alone.named_parameters(), parallel.module.parameters()):
+                assert (a.grad is None) == (b.grad is None) == name.startswith("ways.2"), name
+                if a.grad is not None:
+                    torch.testing.assert_close(b.grad.cpu(), a.grad.cpu(), rtol=1e-4, atol=1e-6)
+            for optimizer in optimizers:
+                optimizer.step()
+        for a, b in zip(alone.parameters(), parallel.parameters()):
+            torch.testing.assert_close(b.cpu(), a.cpu(), rtol=1e-4, atol=1e-5)
+
+        # Accumulated in two backwards, the first without talking.
+        with parallel.no_sync():
+            parallel(x[half].to(D), rank)["out"].square().mean().backward()
+        parallel(x[half].to(D), rank)["out"].square().mean().backward()
+        dist.barrier()
+
+    # Without the flags torch says what is missing.
+    parallel = DistributedDataParallel(Branches().to(D))
+    parallel(x[half].to(D), rank)["out"].square().mean().backward()
+    try:
+        parallel(x[half].to(D), rank)
+    except RuntimeError as error:
+        assert "find_unused_parameters=True" in str(error)
+    else:
+        raise AssertionError("unused parameters went unnoticed")
+
+
+def no_backend_named(rank: int) -> None:
+    """Without a name the device gets gloo, and so does the host."""
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 2, is_master=False)
+    names = ({}, {"backend": None}, {"backend": "webgpu:gloo"}, {"backend": "cpu:gloo,webgpu:gloo"})
+    for turn, options in enumerate(names):
+        dist.init_process_group(**options, store=dist.PrefixStore(f"turn {turn}", store), rank=rank, world_size=2)
+        for device in (D, "cpu"):
+            t = torch.full((3,), float(rank + 1), device=device)
+            dist.all_reduce(t)
+            assert t.tolist() == [3, 3, 3], (options, device)
+        objects = [None, None]
+        dist.all_gather_object(objects, rank)
+        assert objects == [0, 1]
+        group = dist.new_group([0, 1])
+        dist.broadcast(t, src=1, group=group)
+        dist.barrier()
+        dist.destroy_process_group()
+
+
 if __name__ == "__main__":
+    no_backend_named(int(os.environ["RANK"]))
     dist.init_process_group("gloo")
     assert dist.get_world_size() == 2
     collectives(dist.get_rank())
     data_parallel(dist.get_rank())
+    unused_parameters(dist.get_rank())
     dist.barrier()
     assert not webgpu_backend.fallbacks()
     dist.destroy_process_group()

@@ -2,9 +2,6 @@
 
 c10d's operators choose a process group's backend by the tensors' dispatch key, and gloo knows host memory only. So ours
 call the same operator on the CPU, and copy what it has written back to the device once its work is done.
-
-DistributedDataParallel's find_unused_parameters and static_graph stay out of reach: its C++ takes pinned memory from an
-allocator that only C++ can register, and raises NotImplementedError without one.
 """
 
 import warnings
@@ -13,6 +10,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from .. import tensor as T
+from . import unused
 
 # What each operator writes; what it only reads needs no way back.
 WRITTEN = {
@@ -101,5 +99,16 @@ def register() -> None:
             if hasattr(torch.ops.c10d, name):
                 library.impl(name, _implementation(name), "PrivateUse1")
     _library.append(library)
-    # A group made with "gloo" then says that it serves the device.
+    # A group made with "gloo" then says that it serves the device; one that names no backend gets it for both.
     torch.distributed.Backend.backend_capability["gloo"].append(T.NAME)
+    torch.distributed.Backend.default_device_backend_map[T.NAME] = "gloo"
+    config = torch.distributed.distributed_c10d.BackendConfig
+    make = config.__init__
+
+    def init(self, backend):
+        make(self, backend)
+        if set(self.device_backend_map) == {T.NAME}:
+            self.device_backend_map = {"cpu": self.device_backend_map[T.NAME], **self.device_backend_map}
+
+    config.__init__ = init
+    unused.register()
