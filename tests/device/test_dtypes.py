@@ -151,3 +151,21 @@ def test_view_dtype():
     x = torch.randn(6)
     assert torch.equal(x.to("webgpu").view(torch.int32).cpu(), x.view(torch.int32))
     assert torch.equal(x.to("webgpu").view(torch.uint8).cpu(), x.view(torch.uint8))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int16, torch.float16, torch.bfloat16], ids=str)
+def test_packed_copies_keep_their_neighbours(dtype):
+    """Copies of runs of packed elements, at every offset within a word and of every odd length."""
+    host = (torch.arange(64) % 5 > 1).to(dtype) if dtype is torch.bool else torch.arange(64).to(dtype)
+    for start in (0, 1, 2, 4, 8):
+        for length in (1, 2, 3, 4, 7, 16, 33):
+            source, target = host.to("webgpu"), torch.zeros(64, dtype=dtype, device="webgpu")
+            expected = torch.zeros(64, dtype=dtype)
+            expected[start : start + length] = host[start : start + length]
+            target[start : start + length] = source[start : start + length]
+            assert torch.equal(target.cpu(), expected)
+            assert torch.equal(source[start : start + length].clone().cpu(), host[start : start + length])
+    image = host.view(2, 4, 2, 4).to(memory_format=torch.channels_last)
+    copy = image.to("webgpu").clone()
+    assert copy.stride() == image.stride()
+    assert torch.equal(copy.cpu(), image)

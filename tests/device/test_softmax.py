@@ -130,3 +130,40 @@ def test_a_class_that_does_not_exist():
         with pytest.raises(IndexError, match="out of bounds"):
             loss.item()
     assert F.nll_loss(x, torch.tensor([0, 1, 1, 2]).to("webgpu")).isfinite().item()
+
+
+# Rows in registers, streamed rows, rows that share groups of four with their neighbours.
+ROWS = [(7, 3), (300, 8), (33, 31), (13, 129), (50, 768), (5, 1023), (2, 4096), (70, 4099), (64, 20001)]
+
+
+@pytest.mark.parametrize("op", ["_softmax", "_log_softmax"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", ROWS, ids=str)
+def test_rows(op, dtype, shape):
+    m, k = shape
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)) * 4
+    x[0] *= 30
+    if m > 4:
+        x[1, k - 1], x[2, 0], x[4, k // 2] = float("nan"), float("inf"), float("-inf")
+        x[3] = float("-inf")
+    x = x.to(dtype)
+    forward, backward = getattr(torch.ops.aten, op), getattr(torch.ops.aten, f"{op}_backward_data")
+    expected = forward(x.float(), 1, False)
+    near = {"rtol": 2e-5, "atol": 2e-6} if dtype is torch.float32 else {"rtol": 1e-2, "atol": 1e-2}
+    got = forward(x.to("webgpu"), 1, False)
+    assert got.dtype is dtype
+    torch.testing.assert_close(got.cpu().float(), expected, equal_nan=True, **near)
+
+    g, y = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype), expected.to(dtype)
+    expected = backward(g.float(), y.float(), 1, torch.float32)
+    got = backward(g.to("webgpu"), y.to("webgpu"), 1, dtype)
+    near = {"rtol": 1e-4, "atol": 1e-4} if dtype is torch.float32 else {"rtol": 2e-2, "atol": 3e-2}
+    torch.testing.assert_close(got.cpu().float(), expected, equal_nan=True, **near)
+
+
+@pytest.mark.parametrize("offset", [1, 4])
+def test_rows_after_others(offset):
+    """A view that starts inside of its storage, and one whose rows are further apart than they are long."""
+    x = torch.randn(6, 37)
+    for view in (lambda t: t[offset:], lambda t: t[:, offset:], lambda t: t.t()):
+        torch.testing.assert_close(view(x.to("webgpu")).softmax(-1).cpu(), view(x).softmax(-1), rtol=2e-5, atol=2e-6)

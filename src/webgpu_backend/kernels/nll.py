@@ -1,4 +1,4 @@
-"""nll_loss: each sample's loss picked from its row, and the gradient as one write of every element."""
+"""nll_loss: each sample's loss picked from its row, and its gradient put back there."""
 
 from functools import cache
 from struct import pack
@@ -8,7 +8,7 @@ from ..dtypes import ALL, DType, carrier
 from ..program import Caps, Program
 from . import elements
 from .expression import convert
-from .layout import View, grid, numel
+from .layout import View, grid
 from .pointwise import WORKGROUP
 from .render import render
 
@@ -45,17 +45,16 @@ def forward(
 def backward(
     shape, grad: View, target: View, weight: View | None, total: View | None, out: DType, ignore: int, caps: Caps
 ) -> Plan:
-    """grad and target are [samples, places]; out is contiguous, of `shape`."""
+    """grad and target are [samples, places]; out is contiguous, of `shape`, and zero but for one element a sample."""
     n, classes, places = shape
     program = _backward(
         grad.dtype.name, target.dtype.name, weight and weight.dtype.name, total and total.dtype.name, out.name, caps
     )
     words = (
-        numel(shape), classes, places, grad.offset, *grad.strides, target.offset, *target.strides,
+        n * places, classes, places, grad.offset, *grad.strides, target.offset, *target.strides,
         weight.offset if weight else 0, total.offset if total else 0,
     )  # fmt: skip
-    groups = -(-numel(shape) // 4)
-    return Plan(program, pack("<11Ii", *words, _index(ignore)), grid(groups, WORKGROUP[caps.kind], caps))
+    return Plan(program, pack("<11Ii", *words, _index(ignore)), grid(n * places, WORKGROUP[caps.kind], caps))
 
 
 def _index(ignore: int) -> int:
@@ -107,7 +106,7 @@ def _backward(grad, target, weight, total, out, caps) -> Program:
     names = [("grad", grad, "e", False), ("wanted", target, "e", False)]
     names += [("weight", ALL[weight], "e", False)] if weight else []
     names += [("total", ALL[total], "e", False)] if total else []
-    names += [("out", out, "v", True)]
+    names += [("out", out, elements.element_mode(out, caps, True), True)]
     text = render(
         "nll.wgsl",
         caps,
@@ -118,7 +117,7 @@ def _backward(grad, target, weight, total, out, caps) -> Program:
         weight=elements.read(ALL[weight], "weight", "(p.w_o + u32(c))", caps) if weight else "1.0",
         grad=elements.read(grad, "grad", "gi", caps),
         total=elements.read(ALL[total], "total", "p.total_o", caps) if total else "1.0",
-        store="\n    ".join(elements.write4(out, "out", "g", ["v0", "v1", "v2", "v3"], caps)),
+        store=elements.write(out, "out", "at", "v", caps),
         workgroup=WORKGROUP[caps.kind],
     )
     access = "".join("w" if w else "r" for *_, w in names)

@@ -5,11 +5,15 @@ import torch
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import nll
+from ..kernels import softmax as rows
+from ..kernels.layout import View
 from ..kernels.reduce import Spec
 from ..launch import caps, launch, launch_guarded
 from ..runtime.errors import BindingTooLarge
 from ..runtime.faults import site
+from ..runtime.gpu import gpu
 from .copy import fill
+from .indexing import remember
 from .reduce import LOGSUMEXP, dtype_name
 from .reduction import Reduction, normal_dims
 from .remember import remembered
@@ -50,7 +54,47 @@ def _rewrite(run: Reduction, inputs: tuple, dim: int, out: torch.dtype):
     if not out.is_floating_point:
         raise Unsupported(f"webgpu: {run.spec.name} of {out}")
     compute = torch.float64 if torch.float64 in (x.dtype, out) else torch.float32
+    found = _along_rows(run.spec.name, inputs, dim, out)
+    if found is not None:
+        return found
     return run.rewrite(inputs, normal_dims(dim, x.dim()), compute, (), (out,))[1][0]
+
+
+_PLANS: dict[tuple, tuple | None] = {}
+
+
+def _along_rows(op: str, inputs: tuple, dim: int, out: torch.dtype) -> torch.Tensor | None:
+    """The kernel for rows that lie in memory one after the other, where there is one."""
+    key = [op, dim, out]
+    for x in inputs:
+        key += (x.dtype, x.shape, x.stride(), x.storage_offset())
+    key = tuple(key)
+    try:
+        call = _PLANS[key]
+    except KeyError:
+        call = remember(_PLANS, key, _plan_rows(op, inputs, dim, out))
+    if call is None:
+        return None
+    meta, plan = call
+    result, block = T.make(meta)
+    blocks = T._blocks
+    try:
+        bound = (*[blocks[x.data_ptr() >> 40] for x in inputs], block)
+        gpu().queue.record(plan.program, bound, plan.params, plan.grid)
+    except BindingTooLarge:
+        return None
+    return result
+
+
+def _plan_rows(op: str, inputs: tuple, dim: int, out: torch.dtype):
+    x = inputs[0]
+    last = normal_dims(dim, x.dim()) == (x.dim() - 1,)
+    if op not in rows.OPS or not last or any(y.shape != x.shape or not y.is_contiguous() for y in inputs):
+        return None
+    sizes = x.numel() // x.shape[-1], x.shape[-1]
+    views = [View(T.dtype_of(y), sizes, (sizes[1], 1), y.storage_offset()) for y in inputs]
+    plan = rows.plan(op, views, T.DTYPES[out], caps())
+    return plan and (T.meta(x.shape, None, out), plan)
 
 
 def _register(name: str, run: Reduction, backward: Reduction) -> None:
@@ -213,6 +257,7 @@ def nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index
         caps(),
     )
     tensors = [grad, t] + ([] if weight is None else [weight]) + ([total_weight] if mean else []) + [out]
+    fill(out, 0)
     try:
         launch(plan.program, tuple(tensors), plan.params, plan.grid)
     except BindingTooLarge:
@@ -240,5 +285,4 @@ def _gathered(x, target, weight, ignore_index, losses, weights) -> None:
 def _scattered(grad, target, weight, ignore_index, total, out) -> None:
     classes, share = _shares(target, weight, ignore_index)
     value = -grad.to(torch.float32) * share
-    fill(out, 0)
     out.scatter_(1, classes.unsqueeze(1), (value if total is None else value / total).to(out.dtype).unsqueeze(1))

@@ -1,0 +1,247 @@
+struct P {
+    m: u32,
+    k: u32,
+{% for name in names %}
+    {{ name }}_o: u32,
+    {{ name }}_s: u32,
+{% endfor %}
+}
+{% for name, access, type in bindings %}
+@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
+{% endfor %}
+{% set backward = "backward" in op %}
+{% set log = "log" in op %}
+{% set outside = "vec4<f32>(0.0)" if backward else "vec4<f32>(ninf())" %}
+
+var<workgroup> part: array<f32, {{ along * across }}>;
+{% for name, lines in loads %}
+
+fn load_{{ name }}(g: u32) -> vec4<f32> {
+{% for line in lines %}
+    {{ line }}
+{% endfor %}
+}
+{% endfor %}
+
+fn store(g: u32, v: vec4<f32>) {
+{% for line in store %}
+    {{ line }}
+{% endfor %}
+}
+{% if ragged %}
+
+// Which lanes of group j belong to a row that starts `head` lanes into its first group.
+fn mine(j: u32, head: u32) -> vec4<bool> {
+    let at = vec4<u32>(4u * j) + vec4<u32>(0u, 1u, 2u, 3u) - vec4<u32>(head);
+    return at < vec4<u32>(p.k);
+}
+{% endif %}
+
+fn ninf() -> f32 {
+    return -f32_inf();
+}
+
+// e^x for x <= 0{{ " (log-probabilities that are none: up to e^88)" if backward and log }}, four at once; what is below the smallest float is 0.
+fn exp4(x: vec4<f32>) -> vec4<f32> {
+    let c = {{ "clamp(x, vec4<f32>(-87.0), vec4<f32>(89.0))" if backward and log else "max(x, vec4<f32>(-87.0))" }};
+    let n = round(c * 1.44269504);
+    let r = (c - n * 0.693359375) + n * 2.12194440e-4;
+    let q = (((1.39422145e-3 * r + 8.36884882e-3) * r + 4.16663848e-2) * r + 1.66665196e-1) * r + 0.5;
+    let y = ((q * r) * r + r + 1.0) * bitcast<vec4<f32>>((vec4<i32>(n) + 127) << vec4<u32>(23u));
+    let nan = (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
+    return select(select(y, vec4<f32>(0.0), x < vec4<f32>(-87.0)), x, nan);
+}
+
+fn sum4(x: vec4<f32>) -> f32 {
+    return (x.x + x.y) + (x.z + x.w);
+}
+
+fn max4(x: vec4<f32>) -> f32 {
+    return max(max(x.x, x.y), max(x.z, x.w));
+}
+{% for name, join in (("max", "max(part[lid], part[lid + %du])"), ("sum", "part[lid] + part[lid + %du]")) %}
+{% if name == "sum" or not backward %}
+
+fn row_{{ name }}(x: f32, lid: u32) -> f32 {
+    part[lid] = x;
+    workgroupBarrier();
+{% for h in halves %}
+    if (lid % {{ along }}u < {{ h }}u) {
+        part[lid] = {{ join % h }};
+    }
+    workgroupBarrier();
+{% endfor %}
+    let all = part[lid - lid % {{ along }}u];
+    workgroupBarrier();
+    return all;
+}
+{% endif %}
+{% endfor %}
+{% macro write(j, v) %}
+{% if ragged %}
+            if ({{ j }} == 0u || {{ j }} == last) {
+                let g = out_at + {{ j }};
+                let v = {{ v }};
+                let keep = mine({{ j }}, head);
+{% for line in parts %}
+                {{ line }}
+{% endfor %}
+            } else {
+                store(out_at + {{ j }}, {{ v }});
+            }
+{% else %}
+            store(out_at + {{ j }}, {{ v }});
+{% endif %}
+{% endmacro %}
+{% macro read(to, name, j) %}
+            {{ to }} = load_{{ name }}({{ name }}_at + {{ j }});
+{% if ragged %}
+            if ({{ j }} == 0u || {{ j }} == last) {
+                {{ to }} = select({{ outside }}, {{ to }}, mine({{ j }}, head));
+            }
+{% endif %}
+{% endmacro %}
+
+@compute @workgroup_size({{ along * across }})
+fn main(
+    @builtin(workgroup_id) wid: vec3<u32>,
+    @builtin(num_workgroups) nwg: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let own = (wid.x + wid.y * nwg.x) * {{ across }}u + lid / {{ along }}u;
+    // Threads past the last row repeat it, so that all of them meet at the barriers.
+    let row = min(own, p.m - 1u);
+    let live = own < p.m;
+    let y = lid % {{ along }}u;
+    let head = {% if ragged %}(row * p.k) % 4u{% else %}0u{% endif %};
+    let count = (head + p.k + 3u) / 4u;
+    let last = count - 1u;
+{% for name in names %}
+    let {{ name }}_at = (p.{{ name }}_o + row * p.{{ name }}_s - head) / 4u;
+{% endfor %}
+    let out_at = (row * p.k - head) / 4u;
+{% if units %}
+{% for u in range(units) %}
+    let j{{ u }} = y + {{ u * along }}u;
+{% for name in names %}
+    var {{ name }}{{ u }} = {{ outside }};
+{% endfor %}
+    if (j{{ u }} < count) {
+{% for name in names %}
+{{ read(name ~ u, name, "j" ~ u) -}}
+{% endfor %}
+    }
+{% endfor %}
+{% if backward %}
+    var s4 = {{ "a0" if log else "a0 * b0" }};
+{% for u in range(1, units) %}
+    s4 += {{ "a%d" % u if log else "a%d * b%d" % (u, u) }};
+{% endfor %}
+    let total = row_sum(sum4(s4), lid);
+{% else %}
+    var t4 = a0;
+{% for u in range(1, units) %}
+    t4 = max(t4, a{{ u }});
+{% endfor %}
+    let top = row_max(max4(t4), lid);
+{% if log %}
+    var s4 = exp4(a0 - top);
+{% for u in range(1, units) %}
+    s4 += exp4(a{{ u }} - top);
+{% endfor %}
+    let shift = f32_log(row_sum(sum4(s4), lid));
+{% else %}
+{% for u in range(units) %}
+    a{{ u }} = exp4(a{{ u }} - top);
+{% endfor %}
+    var s4 = a0;
+{% for u in range(1, units) %}
+    s4 += a{{ u }};
+{% endfor %}
+    let scale = 1.0 / row_sum(sum4(s4), lid);
+{% endif %}
+{% endif %}
+    if (live) {
+{% for u in range(units) %}
+{% set a, b = "a%d" % u, "b%d" % u %}
+{% if not backward %}
+{% set v = "(%s - top) - shift" % a if log else "%s * scale" % a %}
+{% else %}
+{% set v = "%s - exp4(%s) * total" % (a, b) if log else "(%s - total) * %s" % (a, b) %}
+{% endif %}
+        if (j{{ u }} < count) {
+{{ write("j" ~ u, v) -}}
+        }
+{% endfor %}
+    }
+{% else %}
+{% set unroll = 4 %}
+{% if backward %}
+    var s4 = vec4<f32>(0.0);
+    for (var j = y; j < count; j += {{ along * unroll }}u) {
+{% for u in range(unroll) %}
+        let j{{ u }} = j + {{ u * along }}u;
+{% for name in names if name == "a" or not log %}
+        var {{ name }}{{ u }} = {{ outside }};
+{% endfor %}
+        if (j{{ u }} < count) {
+{% for name in names if name == "a" or not log %}
+{{ read(name ~ u, name, "j" ~ u) -}}
+{% endfor %}
+        }
+{% endfor %}
+{% for u in range(unroll) %}
+        s4 += {{ "a%d" % u if log else "a%d * b%d" % (u, u) }};
+{% endfor %}
+    }
+    let total = row_sum(sum4(s4), lid);
+{% else %}
+    // The running maximum and the sum of exponentials beneath it, rescaled once for {{ 4 * unroll }} elements.
+    var high = ninf();
+    var low = 0.0;
+    for (var j = y; j < count; j += {{ along * unroll }}u) {
+{% for u in range(unroll) %}
+        let j{{ u }} = j + {{ u * along }}u;
+        var a{{ u }} = {{ outside }};
+        if (j{{ u }} < count) {
+{{ read("a" ~ u, "a", "j" ~ u) -}}
+        }
+{% endfor %}
+        let next = max(high, max4(max(max(a0, a1), max(a2, a3))));
+        let from_ = select(next, 0.0, next == ninf());
+        let s4 = (exp4(a0 - from_) + exp4(a1 - from_)) + (exp4(a2 - from_) + exp4(a3 - from_));
+        low = low * exp4(vec4<f32>(high - from_)).x + sum4(s4);
+        high = next;
+    }
+    let top = row_max(high, lid);
+    let base = select(top, 0.0, top == ninf());
+    let total = row_sum(low * exp4(vec4<f32>(high - base)).x, lid);
+{% if log %}
+    let shift = f32_log(total);
+{% else %}
+    let scale = 1.0 / total;
+{% endif %}
+{% endif %}
+    if (live) {
+        for (var j = y; j < count; j += {{ along * unroll }}u) {
+{% for u in range(unroll) %}
+            let j{{ u }} = j + {{ u * along }}u;
+{% for name in names %}
+            let {{ name }}{{ u }} = load_{{ name }}({{ name }}_at + min(j{{ u }}, last));
+{% endfor %}
+{% endfor %}
+{% for u in range(unroll) %}
+{% set a, b = "a%d" % u, "b%d" % u %}
+{% if not backward %}
+{% set v = "(%s - top) - shift" % a if log else "exp4(%s - top) * scale" % a %}
+{% else %}
+{% set v = "%s - exp4(%s) * total" % (a, b) if log else "(%s - total) * %s" % (a, b) %}
+{% endif %}
+            if (j{{ u }} < count) {
+{{ write("j" ~ u, v) -}}
+            }
+{% endfor %}
+        }
+    }
+{% endif %}
+}
