@@ -45,6 +45,29 @@ def test_large_cat():
     same(lambda a: torch.cat([a] * 9, 0), a)
 
 
+def test_cat_reads_views_where_they_are():
+    """Rows that are whole in memory are joined in one dispatch, however the rows lie: a rotary embedding's halves."""
+    for dtype in (torch.float32, torch.float16, torch.uint8, torch.int64):
+        x = (torch.arange(2 * 5 * 3 * 8) % 97).view(2, 5, 3, 8).to(dtype)
+        y = x.to(DEVICE)
+
+        def halves(t):
+            t = t.transpose(1, 2)
+            return torch.cat((t[..., 4:], t[..., :4]), -1)
+
+        def odd(t):
+            return torch.cat((t[:, ::2, :, 3:], t[:, 1:4, :, :5]), -1)
+
+        def cache(t):
+            return torch.cat((t.view(2, 3, 5, 8), t[:, :1].transpose(1, 2)), 2)
+
+        for f in (halves, odd, cache):
+            assert torch.equal(f(y).cpu(), f(x)), (dtype, f.__name__)
+            before = webgpu_backend.stats()["dispatches"]
+            f(y)
+            assert webgpu_backend.stats()["dispatches"] == before + 1, (dtype, f.__name__)
+
+
 def test_cat_is_one_dispatch():
     a = torch.randn(4, 4).to(DEVICE)
     torch.cat([a] * 5)

@@ -2,34 +2,59 @@
 
 from functools import cache
 from struct import pack
+from typing import NamedTuple
 
 from ..program import Caps, Program
 from . import elements, raw
 from .index import Plan
-from .layout import grid
+from .layout import collapse, grid
 from .pointwise import GROUPS, WORKGROUP
 from .render import render
 
 MOST = 7  # inputs of one dispatch: the baseline has eight storage buffers
 
 
-def plan(item: int, lengths: list[int], offsets: list[int], rows: int, caps: Caps) -> Plan:
-    """Contiguous inputs seen as (rows, length) each, side by side in the output's rows."""
-    total = sum(lengths)
+class Part(NamedTuple):
+    """An input as rows of `length` neighbours. Row r starts at
+    offset + r % n0 * s0 + r / n0 % n1 * s1 + r / (n0 * n1) * s2 with steps (n0, s0, n1, s1, s2)."""
+
+    length: int
+    offset: int
+    steps: tuple[int, int, int, int, int]
+
+    def plain(self, rows: int) -> bool:
+        return rows == 1 or (self.steps[0] == rows and self.steps[1] == self.length)
+
+
+def part(sizes, strides, offset: int, dim: int) -> Part | None:
+    """How a joined tensor is read; None where its rows are not whole in memory, or spread in more than three ways."""
+    (length, *rest), ((step, *_),) = collapse(sizes[dim:], [strides[dim:]])
+    rows, (steps,) = collapse(sizes[:dim], [strides[:dim]])
+    if rest or (step != 1 and length > 1) or len(rows) > 3:
+        return None
+    rows, steps = [*rows, 1, 1][:3], [*steps, 0, 0][:3]
+    return Part(length, offset, (rows[0], steps[0], rows[1], steps[1], steps[2]))
+
+
+def plan(item: int, parts: list[Part], rows: int, caps: Caps) -> Plan:
+    """Inputs seen as (rows, length) each, side by side in the output's rows."""
+    total = sum(p.length for p in parts)
     n = total * rows
-    vector = total % 4 == 0 and all(length % 4 == 0 for length in lengths) and all(o % 4 == 0 for o in offsets)
+    strided = not all(p.plain(rows) for p in parts)
+    places = [x for p in parts for x in (p.length, p.offset, *((p.steps[1], *p.steps[3:]) if strided else ()))]
+    vector = not any(x % 4 for x in places)
     words = [n, total]
     start = 0
-    for length, offset in zip(lengths, offsets):
-        words += [start, length, offset]
-        start += length
-    program = _program(item, len(lengths), vector, caps)
+    for p in parts:
+        words += [start, p.length, p.offset, *(p.steps if strided else ())]
+        start += p.length
+    program = _program(item, len(parts), vector, strided, caps)
     threads = -(-n // (4 * GROUPS[caps.kind]))
     return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
 @cache
-def _program(item: int, count: int, vector: bool, caps: Caps) -> Program:
+def _program(item: int, count: int, vector: bool, strided: bool, caps: Caps) -> Program:
     dtype, bare = raw.bits_of(item), raw.plain(caps)
     mode = "v" if vector else "e"
     inputs = []
@@ -49,9 +74,11 @@ def _program(item: int, count: int, vector: bool, caps: Caps) -> Program:
         out=elements.array_type(dtype, "v", bare),
         inputs=inputs,
         vector=vector,
+        strided=strided,
         carrier=carrier,
         store=elements.write4(dtype, "b_out", "g", ["v0", "v1", "v2", "v3"], bare),
         workgroup=WORKGROUP[caps.kind],
         groups=GROUPS[caps.kind],
     )
-    return Program(f"cat_{item}{mode}{count}", text, "r" * count + "w", 4 * (2 + 3 * count))
+    name = f"cat_{item}{mode}{count}{'s' if strided else ''}"
+    return Program(name, text, "r" * count + "w", 4 * (2 + (8 if strided else 3) * count))

@@ -2,8 +2,8 @@
 kept; later calls make the outputs and record the same dispatches over the new buffers.
 
 Only for functions of tensors whose dispatches follow from metadata and plain arguments alone: no random numbers, no
-value read on the host. What cannot be kept (copies outside kernels, windows, aliased arguments, buffers of others
-that are not named with `keep`) runs as written.
+value read on the host. What cannot be kept (copies outside kernels, windows, buffers of others that are not named with
+`keep`) runs as written.
 """
 
 from functools import wraps
@@ -56,8 +56,10 @@ def remembered(call):
                 blocks.append(T.block_of(a))
             else:
                 key.append(tuple(a) if a.__class__ is list else a)
-        if kwargs or len(set(blocks)) < len(blocks):
+        if kwargs:
             return call(*args, **kwargs)
+        if len(set(blocks)) < len(blocks):  # which arguments share a buffer decides what is bound
+            key.append(tuple([blocks.index(block) for block in blocks]))
         key = tuple(key)
         try:
             plan = plans[key]
@@ -141,6 +143,7 @@ def _moves(queue) -> tuple[int, ...]:
 def _plan(steps: list, result, blocks: list) -> _Plan | None:
     results = (result,) if isinstance(result, _Tensor) else result
     numbers = {block: i for i, block in enumerate(blocks)}
+    count = len(blocks)  # arguments that share a buffer have a number each
     plan = _Plan()
     plan.metas, places = [], []
     for t in results:
@@ -148,17 +151,14 @@ def _plan(steps: list, result, blocks: list) -> _Plan | None:
             places.append(None)
             continue
         meta = T.meta(t.shape, t.stride(), t.dtype)
-        if not t.numel():
-            places.append(len(plan.metas))
-            plan.metas.append(meta)
-            numbers[object()] = len(numbers)
-            continue
-        block = T.block_of(t)
-        if block in numbers or t.storage_offset() or t.untyped_storage().nbytes() != meta.nbytes:
-            return None  # an argument or a part of a larger buffer is given back
+        if t.numel():
+            block = T.block_of(t)
+            if block in numbers or t.storage_offset() or t.untyped_storage().nbytes() != meta.nbytes:
+                return None  # an argument or a part of a larger buffer is given back
+            numbers[block] = count
         places.append(len(plan.metas))
         plan.metas.append(meta)
-        numbers[block] = len(numbers)
+        count += 1
     plan.spaces, plan.steps = [], []
     for step in steps:
         bound = step.buffers
@@ -168,7 +168,8 @@ def _plan(steps: list, result, blocks: list) -> _Plan | None:
         bound = bound[:-1] if guarded else bound
         for block, access in zip(bound, step.program.access):
             if block not in numbers:
-                numbers[block] = len(numbers)
+                numbers[block] = count
+                count += 1
                 constant = _constants.get(block)
                 if access == "r" and constant is None:
                     return None  # what lives elsewhere

@@ -13,6 +13,7 @@ from ..runtime.errors import BindingTooLarge
 from .copy import device_copy, fill
 from .elementwise import resize_output
 from .indexing import key_of, remember
+from .remember import remembered
 from .scatter import bits, duplicate
 from .table import custom
 
@@ -58,6 +59,13 @@ def _cat_shape(tensors, dim: int) -> tuple[list[torch.Tensor], int, list[int]]:
 
 @custom("cat")
 def cat(tensors, dim=0):
+    if any(t.is_neg() or t.is_conj() for t in tensors):
+        tensors = [t.resolve_conj().resolve_neg() for t in tensors]
+    return _cat(dim, *tensors)
+
+
+@remembered
+def _cat(dim, *tensors):
     for t in tensors:
         if t.device.type != T.NAME and t.numel():
             raise RuntimeError(
@@ -133,18 +141,19 @@ def _join(parts, dim: int, out: torch.Tensor) -> None:
 
 
 def _join_few(parts, dim: int, out: torch.Tensor) -> None:
-    parts = [t.contiguous().resolve_conj().resolve_neg() for t in parts]
-    key = ("cat", dim, out.dtype, tuple([(t.shape, t.storage_offset()) for t in parts]))
-    plan = _PLANS.get(key)
-    if plan is None:
-        rows = numel(out.shape[:dim])
-        lengths = [numel(t.shape[dim:]) for t in parts]
-        offsets = [t.storage_offset() for t in parts]
-        plan = remember(_PLANS, key, join.plan(out.element_size(), lengths, offsets, rows, caps()))
+    read = [_part(t, dim) for t in parts]
+    if None in read:
+        parts = [t if found else t.contiguous() for t, found in zip(parts, read)]
+        read = [_part(t, dim) for t in parts]
+    plan = join.plan(out.element_size(), read, numel(out.shape[:dim]), caps())
     try:
         launch(plan.program, (*parts, out), plan.params, plan.grid)
     except BindingTooLarge:  # a copy knows how to split
         _copy_parts(parts, dim, out)
+
+
+def _part(t: torch.Tensor, dim: int) -> join.Part | None:
+    return join.part(t.shape, t.stride(), t.storage_offset(), dim)
 
 
 @custom("stack")

@@ -5,6 +5,13 @@ struct P {
     start{{ k }}: u32,
     length{{ k }}: u32,
     offset{{ k }}: u32,
+{% if strided %}
+    n0_{{ k }}: u32,
+    s0_{{ k }}: u32,
+    n1_{{ k }}: u32,
+    s1_{{ k }}: u32,
+    s2_{{ k }}: u32,
+{% endif %}
 {% endfor %}
 }
 {% for k in range(count) %}
@@ -16,7 +23,13 @@ struct P {
 {% for lines in inputs %}
 {% set k = loop.index0 %}
     {{ "" if loop.first else "else " }}{% if not loop.last %}if (column < p.start{{ k }} + p.length{{ k }}) {% endif %}{
-        let at = p.offset{{ k }} + row * p.length{{ k }} + column - p.start{{ k }};
+{% if strided %}
+        let upper = row / p.n0_{{ k }};
+        let line = row % p.n0_{{ k }} * p.s0_{{ k }} + upper % p.n1_{{ k }} * p.s1_{{ k }} + upper / p.n1_{{ k }} * p.s2_{{ k }};
+{% else %}
+        let line = row * p.length{{ k }};
+{% endif %}
+        let at = p.offset{{ k }} + line + column - p.start{{ k }};
 {% for line in lines %}
         {{ line }}
 {% endfor %}
