@@ -26,8 +26,51 @@ def test_counts_and_times(tmp_path):
     assert all(e.end >= e.start for e in prof) and rows["add"].total_us > 0
     assert "add_f32" in prof.table()
     prof.export_chrome_trace(str(tmp_path / "trace.json"))
-    trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert len(trace) == 4 and min(e["ts"] for e in trace) == 0
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    kernels = [e for e in events if e["ph"] == "X"]
+    assert len(kernels) == 4 and min(e["ts"] for e in kernels) == 0
+    assert all(e["args"]["bytes"] > 0 and e["dur"] >= 0 for e in kernels)
+
+
+def test_bytes_are_those_of_the_buffers():
+    a = torch.rand(1 << 16).to("webgpu")
+    a + a
+    with torch.webgpu.profiler.profile() as prof:
+        b = a + a.clone()
+    clone, add = prof
+    assert (clone.bytes, add.bytes) == (2 << 18, 3 << 18)  # blocks of 256 KiB: two and three tensors
+    assert prof.key_averages()[0].bytes in (2 << 18, 3 << 18)
+    assert torch.equal(b.cpu(), a.cpu() * 2)
+
+
+def test_with_the_operators_of_torch_profiler(tmp_path):
+    """One trace: aten operators on the host, kernels on the GPU, an arrow from each launch."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
+    x = torch.rand(64, 64).to("webgpu")
+    weight = torch.rand(64, 64).to("webgpu").requires_grad_()
+    (x @ weight).relu().sum().backward()
+    with torch.profiler.profile(activities=activities) as operators, torch.webgpu.profiler.profile() as kernels:
+        with torch.profiler.record_function("a step"):
+            (x @ weight).relu().sum().backward()
+        torch.webgpu.synchronize()
+    names = {row.key for row in operators.key_averages()}
+    assert {"aten::mm", "aten::relu", "aten::threshold_backward", "a step"} <= names
+    path = tmp_path / "both.json"
+    kernels.export_chrome_trace(str(path), operators)
+    trace = json.loads(path.read_text())["traceEvents"]
+    ran = [e for e in trace if e.get("cat") == "kernel"]
+    assert len(ran) == len(kernels.events) > 4
+    step = next(e for e in trace if e.get("name") == "a step" and e["ph"] == "X")
+    starts = {e["id"]: e for e in trace if e.get("cat") == "launch" and e["ph"] == "s"}
+    ends = {e["id"]: e for e in trace if e.get("cat") == "launch" and e["ph"] == "f"}
+    assert starts.keys() == ends.keys() and len(starts) == len(ran)
+    slack = 2e4  # microseconds between two clocks that were set against each other
+    for i, launch in starts.items():
+        assert step["ts"] <= launch["ts"] <= step["ts"] + step["dur"]
+        assert launch["ts"] - slack <= ends[i]["ts"] <= step["ts"] + step["dur"] + slack + 1e6
+    relu = next(e for e in trace if e.get("name") == "aten::relu")
+    within = [e for e in starts.values() if relu["ts"] <= e["ts"] <= relu["ts"] + relu["dur"]]
+    assert len(within) == 1 and within[0]["tid"] == relu["tid"]
 
 
 def test_more_kernels_than_one_query_set():

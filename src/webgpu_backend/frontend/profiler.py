@@ -1,6 +1,10 @@
 """`torch.webgpu.profiler`: GPU time of every kernel, from timestamp queries."""
 
 import json
+import os
+import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,12 +13,17 @@ from ..runtime.gpu import gpu
 
 @dataclass(frozen=True)
 class KernelEvent:
-    """One dispatch: when the GPU ran it, in nanoseconds of its clock, and the bytes of the buffers it was given."""
+    """One dispatch: when the GPU ran it, in nanoseconds of its clock, and the bytes of the buffers it was given.
+
+    `launched` is when the host recorded it, in nanoseconds as of `time.time_ns`, and `thread` where.
+    """
 
     name: str
     start: float
     end: float
     bytes: int
+    launched: int = 0
+    thread: int = 0
 
     @property
     def duration(self) -> float:
@@ -31,6 +40,17 @@ class KernelAverage:
     @property
     def average_us(self) -> float:
         return self.total_us / self.count
+
+
+class _Launches(list):
+    """What the queue records, and when and where it did."""
+
+    def __init__(self):
+        self.at: list[tuple[int, int]] = []
+
+    def append(self, dispatch):
+        self.at.append((time.time_ns(), threading.get_native_id()))
+        super().append(dispatch)
 
 
 class profile:
@@ -51,7 +71,8 @@ class profile:
             raise RuntimeError("webgpu: a recording or a profile is active already")
         g.queue.synchronize()
         self._clock = Clock(g)
-        self._dispatches: list = []
+        self._to_host = self._clock.against_host()
+        self._dispatches = _Launches()
         with g.queue.lock:
             g.queue.clock, g.queue.recording = self._clock, self._dispatches
         return self
@@ -63,8 +84,9 @@ class profile:
             queue.clock = queue.recording = None
             self._clock.collect()
         self._clock.close()
-        for dispatch, (start, end) in zip(self._dispatches, self._clock.times):
-            self.events.append(KernelEvent(dispatch.program.name, start, end, sum(b.size for b in dispatch.buffers)))
+        for dispatch, at, (start, end) in zip(self._dispatches, self._dispatches.at, self._clock.times):
+            size = sum(b.size for b in dispatch.buffers)
+            self.events.append(KernelEvent(dispatch.program.name, start, end, size, *at))
         return False
 
     def __iter__(self) -> Iterator[KernelEvent]:
@@ -91,16 +113,54 @@ class profile:
         lines.append(f"{'all':56} {len(self.events):7} {sum(r.total_us for r in rows):12.1f}")
         return "\n".join(lines)
 
-    def export_chrome_trace(self, path: str) -> None:
-        """A trace for chrome://tracing or Perfetto."""
+    def export_chrome_trace(self, path: str, operators=None) -> None:
+        """A trace for chrome://tracing or Perfetto.
+
+        With `operators`, a finished `torch.profiler.profile` of the same work, its operators are in the trace too, and
+        arrows lead from where the host recorded a kernel to where the GPU ran it:
+
+            with torch.profiler.profile() as operators, torch.webgpu.profiler.profile() as kernels:
+                step()
+            kernels.export_chrome_trace("trace.json", operators)
+        """
+        trace: dict = {"traceEvents": [], "displayTimeUnit": "ns"}
         origin = min((e.start for e in self.events), default=0.0)
-        trace = [
-            {"name": e.name, "ph": "X", "pid": 0, "tid": 0, "ts": (e.start - origin) / 1e3, "dur": e.duration / 1e3,
-             "cat": "kernel", "args": {"bytes": e.bytes}}
-            for e in self.events
-        ]  # fmt: skip
+        if operators is not None:
+            trace = _exported(operators)
+            origin = trace.get("baseTimeNanoseconds", 0) - self._to_host
+        events = trace["traceEvents"]
+        events.append({"ph": "M", "name": "process_name", "pid": _GPU, "tid": 0, "args": {"name": "WebGPU kernels"}})
+        for i, e in enumerate(self.events):
+            ts = (e.start - origin) / 1e3
+            place = {"pid": _GPU, "tid": 0, "ts": ts}
+            events.append(
+                {
+                    "name": e.name,
+                    "ph": "X",
+                    "cat": "kernel",
+                    "dur": e.duration / 1e3,
+                    "args": {"bytes": e.bytes},
+                    **place,
+                }
+            )
+            if operators is not None:
+                arrow = {"name": "launch", "cat": "launch", "id": f"webgpu{i}"}
+                launched = (e.launched - trace.get("baseTimeNanoseconds", 0)) / 1e3
+                events.append({"ph": "s", "pid": os.getpid(), "tid": e.thread, "ts": launched, **arrow})
+                events.append({"ph": "f", "bp": "e", **place, **arrow})
         with open(path, "w") as file:
-            json.dump({"traceEvents": trace, "displayTimeUnit": "ns"}, file)
+            json.dump(trace, file)
+
+
+_GPU = "webgpu"  # where kernels are in a trace: no process of the machine has such an id
+
+
+def _exported(operators) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "operators.json")
+        operators.export_chrome_trace(path)
+        with open(path) as file:
+            return json.load(file)
 
 
 def is_available() -> bool:

@@ -1,6 +1,7 @@
 """Timestamps around compute passes: when the GPU began and ended each."""
 
 import struct
+import time
 from typing import Any
 
 from .blocks import Block
@@ -48,6 +49,20 @@ class Clock:
         self.queue.read(self.results, 0, ffi.cast("uintptr_t", memory), 16 * count)
         ticks = struct.unpack(f"<{2 * count}Q", ffi.buffer(memory, 16 * count))
         self.times += [(a * self.period, b * self.period) for a, b in zip(ticks[::2], ticks[1::2])]
+
+    def against_host(self) -> float:
+        """Nanoseconds to add to the GPU's clock to get those of `time.time_ns`, by the quickest of three trips."""
+        found = []
+        for _ in range(3):
+            pass_ = lib.wgpuCommandEncoderBeginComputePass(self.queue._open_encoder(), self.next_pass())
+            lib.wgpuComputePassEncoderEnd(pass_)
+            lib.wgpuComputePassEncoderRelease(pass_)
+            before = time.time_ns()
+            self.collect()
+            after = time.time_ns()
+            _, end = self.times.pop()
+            found.append((after - before, (before + after) / 2 - end))
+        return min(found)[1]
 
     def close(self) -> None:
         lib.wgpuQuerySetRelease(self.queries)
