@@ -113,7 +113,7 @@ def fill(size: int, count: int) -> Tuning:
     for half, candidates in ((False, CANDIDATES), (True, HALVES)):
         rows = []
         for tile in candidates:
-            if tiles.fits(tile, caps(), 2 if half else 4) and (caps().f16 or not half):
+            if tiles.fits(tile, caps(), half) and (caps().f16 or not half):
                 rows.append(measured(tile, size, count, half))
                 print("half" if half else "full", rows[-1], flush=True)
         found[half] = tuple(rows)

@@ -63,7 +63,16 @@ def test_mm_large(kind):
     check(torch.mm, torch.randn(1300, 37), torch.randn(37, 301), depth=37)
 
 
-@pytest.mark.parametrize("tile", [(64, 64, 8, 8, 4, 1), (64, 64, 8, 8, 4, 2), (128, 128, 8, 8, 8, 1)], ids=str)
+TILES = [
+    (64, 64, 8, 8, 4, 1),
+    (64, 64, 8, 8, 4, 2, 2, 1),
+    (128, 128, 8, 8, 8, 1),
+    (32, 32, 16, 4, 4, 1, 4, 1, 2),
+    (16, 16, 16, 4, 4, 1, 4, 0, 8),
+]
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
 def test_tiles_of_big_gpus(tile, monkeypatch):
     found = replace(caps(), kind="gpu")
     monkeypatch.setattr(ops, "caps", lambda: found)
@@ -72,6 +81,9 @@ def test_tiles_of_big_gpus(tile, monkeypatch):
     a, b = torch.randn(140, 90), torch.randn(90, 150)
     check(torch.mm, a, b, depth=90)
     check(lambda a, b: torch.mm(b.t(), a.t()), a, b, depth=90)
+    if tile[0] < 64:
+        check(torch.mm, torch.randn(20, 7), torch.randn(7, 24), depth=7)
+        check(torch.mm, torch.randn(35, 301), torch.randn(301, 37), depth=301)
     if tile[0] == 64:
         c, a, b = torch.randn(70, 66), torch.randn(5, 70, 11), torch.randn(5, 11, 66)
         check(torch.addbmm, c, a, b, depth=55)

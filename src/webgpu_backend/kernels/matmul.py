@@ -122,7 +122,7 @@ def _tile(q: Product, caps: Caps) -> tuple[Tile | None, int]:
             return Tile(_power(q.m), 4, 0, _power(q.m), 4), 0  # few channels a group: nothing to share between threads
         if q.m <= VECTOR_ROWS and not q.summed and q.k >= 64:
             return None, 0
-        rows = [t for t in tiles.tuning().tiles if tiles.fits(t, caps)]
+        rows = [t for t in tiles.tuning().tiles if tiles.fits(t, caps) and not (q.summed and t.slices > 1)]
         depth = q.k * q.inner if q.summed else q.k
         _, tile, parts = tiles.choose(rows, q.m, q.n, depth, batch)
         return tile, 0 if q.summed else parts
@@ -206,7 +206,8 @@ def _program(
     else:
         names |= dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"))
         names |= dict(gather=b_class in "gtuw", flat=flat)
-        tag = f"{tile.bm}x{tile.bn}"
+        names |= dict(halving=[tile.slices >> i for i in range(1, tile.slices.bit_length())])
+        tag = f"{tile.bm}x{tile.bn}" + (f"x{tile.slices}" if tile.slices > 1 else "")
     wgsl = render(f"matmul_{kind}.wgsl", caps, **names)
     name = f"matmul_{tag}_{a_dtype.short}{a_class}_{b_dtype.short}{b_class}_{out_dtype.short}{store}_{epilogue}{act}"
     access = "".join("r" if x == "read" else "w" for _, x, _ in bindings)
@@ -224,8 +225,9 @@ def _finish(product: Product, splits: int, batch: int, carry: str, caps: Caps) -
     """The sum of a split's parts, with the epilogue."""
     epilogue = epilogue_key(product)
     c = product.c
-    program = _finish_program(product.out.dtype, c.dtype if c else None, epilogue, product.act, carry, caps)
     count = batch * product.m * product.n
+    vector = count % 4 == 0 and carry in ("f32", "i32")
+    program = _finish_program(product.out.dtype, c.dtype if c else None, epilogue, product.act, carry, vector, caps)
     inner = 1 if product.summed else product.inner
     words = [product.m, product.n, inner, count, splits, product.out.offset // 4]
     if c is not None:
@@ -236,11 +238,11 @@ def _finish(product: Product, splits: int, batch: int, carry: str, caps: Caps) -
 
 
 @cache
-def _finish_program(out_dtype, c_dtype, epilogue, act, carry, caps) -> Program:
+def _finish_program(out_dtype, c_dtype, epilogue, act, carry, vector, caps) -> Program:
     part = SUMS[carry]
     more, function, signature = epilogue_text(epilogue, act, carry, c_dtype, caps)
     fields = [f"{f}: u32" for f in ("m", "n", "inner", "count", "splits", "o_o")] + more
-    bindings = [("part", "read", elements.array_type(part, "e", caps))]
+    bindings = [("part", "read", elements.array_type(part, "v" if vector else "e", caps))]
     if c_dtype is not None:
         bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out_dtype, "v", caps)))
@@ -248,7 +250,7 @@ def _finish_program(out_dtype, c_dtype, epilogue, act, carry, caps) -> Program:
     wgsl = render(
         "matmul_finish.wgsl", caps,
         fields=fields, bindings=bindings, type=wgsl_type(carry), zero=literal(0, carry), function=function, widen=(),
-        signature=signature, add=add.removeprefix("let z = ").removesuffix(";"),
+        signature=signature, vector=vector, add=add.removeprefix("let z = ").removesuffix(";"),
         read=elements.read(part, "part", "at", caps),
         write4=" ".join(elements.write4(out_dtype, "out", "g + p.o_o", ["r0", "r1", "r2", "r3"], caps)),
     )  # fmt: skip

@@ -46,7 +46,7 @@ def serves(q: Product, caps: Caps) -> bool:
 def plan(q: Product, limit: float, caps: Caps) -> Plan | None:
     """A plan that should take less than `limit` microseconds, if there is one."""
     table = tiles.tuning()
-    rows = [t for t in table.halves if tiles.fits(t, caps, 2)]
+    rows = [t for t in table.halves if tiles.fits(t, caps, half=True)]
     batch = q.outer * q.inner
     if not rows:
         return None
@@ -124,7 +124,7 @@ def _program(out_dtype, c_dtype, store, epilogue, act, tile: Tile, caps: Caps) -
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
     wgsl = render(
         "matmul_half.wgsl", caps, fields=fields, bindings=bindings, function=function, signature=signature, widen=(),
-        epilogue=epilogue, act=act, store=store, t=tile, chunk=CHUNK, type="f32",
+        epilogue=epilogue, act=act, store=store, t=tile, chunk=min(CHUNK, tile.bk), type="f32",
         write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),
         write4=lambda at, lanes: " ".join(elements.write4(out_dtype, "out", at, lanes, caps)),
     )  # fmt: skip

@@ -21,7 +21,8 @@ class Tile(NamedTuple):
     tn: int
     buffers: int = 1  # 2: the next tile is stored while this one is used
     warp: int = 4  # of 32 threads that run together, how many lie along the rows
-    twist: int = 0  # 1: rows of a turned tile are stored in an order that spreads them over the banks
+    twist: int = 0  # 1: rows of a turned tile are stored in an order that spreads them over the banks; from 32 rows
+    slices: int = 1  # teams of threads in a workgroup, each with a part of k; a power of two, and bn is at most 2 bk
     rate: float = 1.0  # TFLOP/s of the adapter when it is full
     alone: float = 1.0  # time of a workgroup that has its unit to itself, over its share of a full one
 
@@ -83,9 +84,10 @@ def to_json(table: Tuning) -> dict:
     return {"units": table.units, **rows, "launch": table.launch, "bandwidth": table.bandwidth}
 
 
-def fits(tile: Tile, caps: Caps, size: int = 4) -> bool:
-    threads = (tile.bm // tile.tm) * (tile.bn // tile.tn)
-    stored = tile.buffers * size * tile.bk * (tile.bm + tile.bn)
+def fits(tile: Tile, caps: Caps, half: bool = False) -> bool:
+    threads = (tile.bm // tile.tm) * (tile.bn // tile.tn) * tile.slices
+    wide = 2 * (2 * tile.bm + tile.bn) if half else 4 * (tile.bm + tile.bn)
+    stored = tile.buffers * tile.slices * tile.bk * wide
     return threads <= caps.workgroup_size and stored <= caps.workgroup_bytes
 
 

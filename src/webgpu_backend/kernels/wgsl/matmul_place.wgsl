@@ -1,8 +1,9 @@
 {# The tile of a workgroup (m0, n0, z) and the place of a thread in it (ty, tx). #}
-{% set wn = 32 // t.warp %}
+{% set lanes = [nty * ntx, 32] | min %}
+{% set wn = lanes // t.warp %}
     // Threads that run together take {{ t.warp }} rows by {{ wn }} columns: both their reads of a step stay few and whole.
-    let tx = lid / 32u % {{ ntx // wn }}u * {{ wn }}u + lid % {{ wn }}u;
-    let ty = lid / 32u / {{ ntx // wn }}u * {{ t.warp }}u + lid % 32u / {{ wn }}u;
+    let tx = lid / {{ lanes }}u % {{ ntx // wn }}u * {{ wn }}u + lid % {{ wn }}u;
+    let ty = lid / {{ lanes }}u / {{ ntx // wn }}u * {{ t.warp }}u + lid % {{ lanes }}u / {{ wn }}u;
     // Eight rows of tiles are walked together: neighbours share what the cache holds of both operands.
     let per_batch = p.tiles_m * p.tiles_n;
     let z = group / per_batch;

@@ -9,8 +9,8 @@
 {% set a4, b4 = t.bm // 4, t.bn // 4 %}
 {% set a_loads = t.bm * t.bk // 4 // threads %}
 {% set b_loads = t.bn * t.bk // 4 // threads %}
-var<workgroup> a_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * a4 }}>;
-var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * b4 }}>;
+var<workgroup> a_tile: array<vec4<{{ type }}>, {{ t.buffers * t.slices * t.bk * a4 }}>;
+var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.slices * t.bk * b4 }}>;
 
 {# Where load l of a thread goes: `row` and `k` within the tile; the row's base is computed once, outside the loop. #}
 {% macro place(x, class, loads, wide4, origin, size) %}
@@ -127,12 +127,17 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.bk * b4 }}>;
 {% endfor %}
 {% endmacro %}
 
-@compute @workgroup_size({{ threads }})
-fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+@compute @workgroup_size({{ threads * t.slices }})
+fn main(@builtin(local_invocation_index) {{ "local" if t.slices > 1 else "lid" }}: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
     let group = wid.x + wid.y * nwg.x;
     if (group >= p.total) {
         return;
     }
+{% if t.slices > 1 %}
+    // {{ t.slices }} teams of threads share the tile: each takes a part of k, with memory of its own.
+    let lid = local % {{ threads }}u;
+    let slice = local / {{ threads }}u;
+{% endif %}
 {% include "matmul_place.wgsl" %}
     let split = z % p.splits;
 {% if summed %}
@@ -145,8 +150,15 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% else %}
     let ob = (z / p.splits) / p.inner;
     let ib = (z / p.splits) % p.inner;
+{% if t.slices > 1 %}
+    let k_end = min(split * p.chunk + p.chunk, p.k);
+    let length = (k_end - split * p.chunk + {{ t.slices * t.bk - 1 }}u) / {{ t.slices * t.bk }}u * {{ t.bk }}u;
+    let k_first = split * p.chunk + slice * length;
+    let k_last = min(k_first + length, k_end);
+{% else %}
     let k_first = split * p.chunk;
     let k_last = min(k_first + p.chunk, p.k);
+{% endif %}
 {% endif %}
 {% for i in range(t.tm) %}
 {% for h in range(t.tn // 4) %}
@@ -159,7 +171,10 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% for l in range(b_loads) %}
     var breg{{ l }} = vec4<{{ type }}>({{ zero }});
 {% endfor %}
-{% if t.buffers == 1 %}
+{% if t.slices > 1 %}
+    let aslot = slice * {{ t.bk * a4 }}u;
+    let bslot = slice * {{ t.bk * b4 }}u;
+{% elif t.buffers == 1 %}
     const aslot = 0u;
     const bslot = 0u;
 {% else %}
@@ -175,6 +190,46 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endif %}
 {{ place("a", a_class, a_loads, a4, "m0", "p.m") }}
 {{ place("b", b_class, b_loads, b4, "n0", "p.n") }}
+{% if t.slices > 1 %}
+    var k0 = k_first;
+{{ load("a", a_class, a_loads, true) }}
+{{ load("b", b_class, b_loads, true) }}
+    // As often in every team, for the barriers' sake: a part that ends early adds zeros.
+    for (var done = 0u; done < length; done += {{ t.bk }}u) {
+{{ keep("a", a_class, a_loads, a4) }}
+{{ keep("b", b_class, b_loads, b4) }}
+        workgroupBarrier();
+        k0 += {{ t.bk }}u;
+        if (done + {{ t.bk }}u < length) {
+{{ load("a", a_class, a_loads, true) }}
+{{ load("b", b_class, b_loads, true) }}
+        }
+{{ compute() }}
+        workgroupBarrier();
+    }
+{% for half in halving %}
+{# Room for half of the teams' sums: the tiles are done with. #}
+    if (slice >= {{ half }}u && slice < {{ 2 * half }}u) {
+{% for i in range(t.tm) %}
+{% for h in range(t.tn // 4) %}
+        a_tile[{{ (i * t.tn // 4 + h) * half * threads }}u + (slice - {{ half }}u) * {{ threads }}u + lid] = c{{ i }}_{{ h }};
+{% endfor %}
+{% endfor %}
+    }
+    workgroupBarrier();
+    if (slice < {{ half }}u) {
+{% for i in range(t.tm) %}
+{% for h in range(t.tn // 4) %}
+        c{{ i }}_{{ h }} += a_tile[{{ (i * t.tn // 4 + h) * half * threads }}u + slice * {{ threads }}u + lid];
+{% endfor %}
+{% endfor %}
+    }
+    workgroupBarrier();
+{% endfor %}
+    if (slice > 0u) {
+        return;
+    }
+{% else %}
     let tiles = (k_last - k_first) / {{ t.bk }}u;
     var k0 = k_first;
     if (tiles > 0u) {
@@ -214,6 +269,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {{ compute() }}
         workgroupBarrier();
     }
+{% endif %}
 {% if summed %}
     }
 {% endif %}
