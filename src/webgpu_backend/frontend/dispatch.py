@@ -91,13 +91,27 @@ def _guarded(overload, call):
     return kernel
 
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _traced(tensor) -> bool:
+    from torch._subclasses import FakeTensor  # not before anyone traces: they take a while to load
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
+    return isinstance(tensor, (FakeTensor, FunctionalTensor))
+
+
 def _guarded_composite(overload, call):
     """Where torch has a composite, that takes what a kernel refuses: above autograd the CPU tier would lose the
-    gradient, and below it the composite's parts are on the device.
+    gradient, and below it the composite's parts are on the device. Tracing sees it too: its tensors have no memory.
     """
+
+    composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
 
     def kernel(*args, **kwargs):
         try:
+            if composite and args and args[0].__class__ not in _PLAIN and _traced(args[0]):
+                raise Unsupported("webgpu: a graph is made of what torch knows")
             return call(*args, **kwargs)
         except (Unsupported, BindingTooLarge) as error:
             if isinstance(error, BindingTooLarge) and overload.name().removeprefix("aten::") in oversize.RULES:

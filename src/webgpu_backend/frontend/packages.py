@@ -120,6 +120,24 @@ def _transformers(module) -> None:
     _replace(module, "is_torch_bf16_gpu_available", is_torch_bf16_gpu_available)
 
 
+# -- Inductor, which has no code generator for the device: said before it fails somewhere inside
+
+
+def _inductor(module) -> None:
+    original = module.compile_fx
+
+    @functools.wraps(original)
+    def compile_fx(model_, example_inputs_, *args, **kwargs):
+        if any(isinstance(x, torch.Tensor) and x.device.type == T.NAME for x in example_inputs_):
+            raise NotImplementedError(
+                "webgpu: torch.compile has no Inductor code generator for this device; use "
+                'torch.compile(model, backend="aot_eager"), or leave the model as it is'
+            )
+        return original(model_, example_inputs_, *args, **kwargs)
+
+    _replace(module, "compile_fx", compile_fx)
+
+
 def _connect(module) -> None:
     lightning.connect(module, lambda: _chosen())
 
@@ -131,6 +149,7 @@ PATCHES: dict[str, Callable] = {
     "accelerate.utils.modeling": _accelerate_memory,
     "transformers.training_args": _training_arguments,
     "transformers.utils.import_utils": _transformers,
+    "torch._inductor.compile_fx": _inductor,
 }
 for _package in ("lightning.pytorch", "pytorch_lightning"):
     PATCHES[f"{_package}.accelerators"] = lightning.register
