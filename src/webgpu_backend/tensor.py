@@ -1,26 +1,26 @@
 """Real `at::Tensor`s on the device, from pure Python.
 
-A storage is made through a DLPack capsule (kDLExtDev); its data pointer encodes the lease's slot in the pool, and the
-lease itself hangs on the storage object, so memory returns to the pool when the last view dies. Every private name
-of torch that this rests on is in this file or in `frontend/device.py`.
+A storage is made through a DLPack capsule (kDLExtDev); its data pointer encodes the block's place in the pool, and a
+lease on the block hangs on the storage object, so memory returns to the pool when the last view dies. Every private
+name of torch that this rests on is in this file or in `frontend/device.py`.
 """
 
 import ctypes
-import struct
+from array import array
 
 import torch
 
 from . import dtypes
 from .kernels.layout import View, contiguous_strides, span
 from .program import Window
-from .runtime.blocks import Block, size_class
+from .runtime.blocks import Block, Lease, size_class
 from .runtime.errors import OutOfMemory
 from .runtime.gpu import gpu
 
 NAME = "webgpu"
 DEVICE: torch.device  # set by frontend.device
 
-_SLOT_BITS = 40  # data_ptr() >> 40 is the slot; the rest is the byte offset within the storage
+_UID_BITS = 40  # data_ptr() >> 40 is the block's uid; the rest is the byte offset within the storage
 _DL_CODES = {
     torch.float32: (2, 32), torch.float64: (2, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16),
     torch.bool: (6, 8), torch.uint8: (1, 8), torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32),
@@ -36,23 +36,18 @@ _capsule_new = ctypes.PyDLL(None).PyCapsule_New
 _capsule_new.restype = ctypes.py_object
 _CAPSULE_NAME = ctypes.c_char_p(b"dltensor")
 _NULL = ctypes.c_void_p(None)
-_U64 = struct.Struct("<Q")
+_NAME_ADDRESS = ctypes.cast(_CAPSULE_NAME, ctypes.c_void_p).value
+_NAME_OFFSET = object.__basicsize__ + 8  # in a capsule object: the pointer, then its name
 _reinterpret = torch._C._dynamo.guards._reinterpret_tensor
 _cpu_as_strided = torch.ops.aten.as_strided.default._op_dk
 _CPU = torch._C.DispatchKey.CPU
 _inference = torch.is_inference_mode_enabled
 
 
-_spare: dict[int, list[tuple[bytearray, ctypes.c_void_p]]] = {}
-
-
 class Meta:
-    """What a tensor to be made looks like, packed as a DLManagedTensor once and reused by every call of a plan.
+    """What a tensor to be made looks like: sizes and strides in memory that DLPack can point to."""
 
-    That memory is recycled but never freed: torch reads its (null) deleter when a storage dies, at any later time.
-    """
-
-    __slots__ = ("sizes", "strides", "dtype", "nbytes", "block_size", "memory", "pointer")
+    __slots__ = ("sizes", "strides", "dtype", "nbytes", "block_size", "memory", "words")
 
     def __init__(self, sizes, strides, dtype: torch.dtype):
         if dtype not in _DL_CODES:
@@ -71,51 +66,54 @@ class Meta:
         elements = 0 if 0 in self.sizes else 1 + sum((s - 1) * st for s, st in zip(sizes, strides))
         self.nbytes = elements * bits // 8
         self.block_size = size_class(self.nbytes)
-        self.memory, self.pointer = self._slot(n)
-        base = self.pointer.value
-        # data, device (12 = kDLExtDev, 0), ndim/code/bits/lanes, shape*, strides*, byte_offset, context, deleter
-        struct.pack_into(
-            f"<QiiiBBHQQQQQ{2 * n}q", self.memory, 0, 0, 12, 0, n, code, bits, 1, base + 64, base + 64 + 8 * n, 0, 0, 0,
-            *self.sizes, *self.strides,
-        )  # fmt: skip
-
-    @staticmethod
-    def _slot(n: int) -> tuple[bytearray, ctypes.c_void_p]:
-        try:
-            return _spare[n].pop()
-        except (KeyError, IndexError):
-            memory = bytearray(64 + 16 * n)
-            c = (ctypes.c_char * len(memory)).from_buffer(memory)
-            _pinned.append(c)
-            return memory, ctypes.c_void_p(ctypes.addressof(c))
-
-    def __del__(self, spare=_spare):  # bound early: globals are gone when the interpreter ends
-        if hasattr(self, "memory"):
-            spare.setdefault(len(self.sizes), []).append((self.memory, self.pointer))
+        self.memory = array("q", (*self.sizes, *self.strides, 0))
+        base = self.memory.buffer_info()[0]
+        # Words 2 to 4 of a DLManagedTensor: ndim, code, bits, lanes; shape*; strides*.
+        self.words = array("Q", (n | code << 32 | bits << 40 | 1 << 48, base, base + 8 * n))
 
 
-_pinned: list = []
+def _describe(block: Block) -> None:
+    """Gives a block the DLManagedTensor from which its tensors are made, and a capsule around it that is used again
+    and again: torch renames a capsule that it has taken, `make` puts the name back.
+
+    That memory is never freed: torch reads its (null) deleter when a storage dies, at any later time.
+    """
+    try:
+        block.capsule, block.name, block.words = block.pool.descriptions.pop()
+    except IndexError:
+        # data, device (12 = kDLExtDev, 0), words 2 to 4 of a Meta, byte_offset, context, deleter
+        memory = (ctypes.c_uint64 * 8)(0, 12)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
+        block.words = memoryview(memory).cast("B").cast("Q")
+        block.capsule = _capsule_new(ctypes.c_void_p(ctypes.addressof(memory)), _CAPSULE_NAME, _NULL)
+        block.name = (ctypes.c_uint64 * 1).from_address(id(block.capsule) + _NAME_OFFSET)
+        if block.name[0] != _NAME_ADDRESS:
+            raise RuntimeError("webgpu: this build of Python keeps a capsule's name in an unknown place") from None
+
+
+def _shape(block: Block, meta: Meta) -> None:
+    """The next tensor on the block looks like `meta`."""
+    if block.capsule is None:
+        _describe(block)
+    block.words[0] = block.uid << _UID_BITS
+    block.words[2:5] = meta.words
+    block.meta = meta
 
 
 def make(meta: Meta) -> tuple[torch.Tensor, Block]:
     """An uninitialised tensor on the device, and its block."""
     try:
-        pool = _pool
-    except NameError:
-        pool = _connect()
-    try:
-        lease = pool.take(meta.nbytes, meta.block_size)
+        block = _take(meta.nbytes, meta.block_size)
     except OutOfMemory as error:
         raise out_of_memory(meta.nbytes, error) from None
-    handle = lease.slot << _SLOT_BITS
-    while True:
-        _U64.pack_into(meta.memory, 0, handle)
-        tensor = _from_dlpack(_capsule_new(meta.pointer, _CAPSULE_NAME, _NULL))
-        storage = tensor.untyped_storage()
-        # Another thread may have packed its handle in between; such a tensor owns nothing and is dropped.
-        if storage.data_ptr() == handle:
-            storage._lease = lease
-            return tensor, lease.block
+    lease = Lease()
+    lease.block = block
+    if block.meta is not meta:
+        _shape(block, meta)
+    block.name[0] = _NAME_ADDRESS
+    tensor = _from_dlpack(block.capsule)
+    tensor.untyped_storage()._lease = lease
+    return tensor, block
 
 
 def new(meta: Meta) -> torch.Tensor:
@@ -123,19 +121,28 @@ def new(meta: Meta) -> torch.Tensor:
     return make(meta)[0]
 
 
-def _connect():
+def _connect(nbytes: int, size: int) -> Block:
     """Binds the hot path to the device's pool, at first use."""
-    global _pool, _blocks
-    _pool = gpu().pool
-    _blocks = _pool.blocks
-    return _pool
+    global _take, _blocks
+    pool = gpu().pool
+    _take, _blocks = pool.take, pool.blocks
+    return _take(nbytes, size)
+
+
+class _Unconnected:
+    """Stands for the pool's blocks until there is a pool."""
+
+    def __getitem__(self, uid: int) -> Block:
+        return gpu().pool.blocks[uid]
+
+
+_take, _blocks = _connect, _Unconnected()
 
 
 def disconnect() -> None:
     """Forgets the pool (a forked child must ask for the device again, and be refused)."""
-    global _pool, _blocks
-    for name in ("_pool", "_blocks"):
-        globals().pop(name, None)
+    global _take, _blocks
+    _take, _blocks = _connect, _Unconnected()
 
 
 def out_of_memory(nbytes: int, error: Exception) -> torch.OutOfMemoryError:
@@ -170,7 +177,7 @@ def empty(sizes, dtype: torch.dtype, strides=None) -> torch.Tensor:
 
 def block_of(tensor: torch.Tensor) -> Block:
     """The block under a tensor that has elements."""
-    return _blocks[tensor.data_ptr() >> _SLOT_BITS]
+    return _blocks[tensor.data_ptr() >> _UID_BITS]
 
 
 def dtype_of(tensor: torch.Tensor) -> dtypes.DType:

@@ -7,7 +7,7 @@ import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from .. import tensor as T
-from ..ops import elementwise
+from ..ops import hot
 from ..runtime import gpu as runtime
 from ..runtime.gpu import gpu
 from . import profiler, rng, shader, streams
@@ -272,7 +272,7 @@ def register() -> types.ModuleType:
 
 def _after_fork() -> None:
     T.disconnect()
-    elementwise.reset()
+    hot.reset()
 
 
 def _patch_accelerator() -> None:

@@ -1,11 +1,13 @@
 """Registers the table with torch: functional, in-place and out= overloads are read from the aten schemas."""
 
 import re
+from functools import partial
 
 import torch
 
 from ..dtypes import Unsupported
 from ..kernels.pointwise import Spec
+from ..ops import hot
 from ..ops.elementwise import Elementwise, runner
 from ..ops.table import CHOICES, CUSTOM, POINTWISE, Choice, Pointwise
 from ..runtime.errors import BindingTooLarge
@@ -211,7 +213,7 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
     plain = _without_scalars(entry, {a.name: a.default_value for a in scalars if a.has_default_value()})
 
     if not written and not spec.scalars and n_in <= 2 and len(spec.outputs) == 1:
-        return _fast_kernel(run, overload, n_in)
+        return (hot.unary_of if n_in == 1 else hot.binary_of)(run, partial(fallback.boxed, overload))
 
     def kernel(*args, **kwargs):
         try:
@@ -245,43 +247,27 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
                 kwargs.update(zip(outs, targets))
             return fallback.boxed(overload, *args, **kwargs)
 
-    if plain is not None and not written and n_in == 2:
-        return _default_scalars(plain.binary, kernel)
+    short = plain if plain is not None else run if not spec.scalars and check is None else None
+    if short is None or outs or n_in > 2 or len(spec.outputs) != 1:
+        return kernel
+    if n_in == 1:
+        return kernel if inplace else _default_scalars1(hot.unary_of(short, kernel), kernel)
+    return _default_scalars2((hot.inplace_binary_of if inplace else hot.binary_of)(short, kernel), kernel)
+
+
+# torch leaves out arguments that are at their defaults: then there is nothing to sort.
+
+
+def _default_scalars1(unary, general):
+    def kernel(a, *args, **rest):
+        return general(a, *args, **rest) if args or rest else unary(a)
+
     return kernel
 
 
-def _default_scalars(binary, general):
-    """torch leaves out arguments that are at their defaults: then there is nothing to sort."""
-
-    def kernel(a, b, *args, **kwargs):
-        if args or kwargs:
-            return general(a, b, *args, **kwargs)
-        try:
-            return binary(a, b)
-        except Unsupported:
-            return general(a, b)
-
-    return kernel
-
-
-def _fast_kernel(run: Elementwise, overload, arity: int):
-    """Functional, without scalars: the shortest way from torch to the queue."""
-    call = run.unary if arity == 1 else run.binary
-
-    if arity == 1:
-
-        def kernel(a):
-            try:
-                return call(a)
-            except Unsupported:
-                return fallback.boxed(overload, a)
-    else:
-
-        def kernel(a, b):
-            try:
-                return call(a, b)
-            except Unsupported:
-                return fallback.boxed(overload, a, b)
+def _default_scalars2(binary, general):
+    def kernel(a, b, *args, **rest):
+        return general(a, b, *args, **rest) if args or rest else binary(a, b)
 
     return kernel
 

@@ -106,7 +106,7 @@ def calibrate() -> None:
 def resize_storage(storage: torch.UntypedStorage, nbytes: int) -> torch.UntypedStorage:
     """In place: every tensor on the storage sees the new size, and keeps the bytes that fit."""
     lease = storage._lease
-    keep = (min(lease.nbytes, nbytes) + 3) & ~3
+    keep = (min(lease.block.nbytes, nbytes) + 3) & ~3
     pool = gpu().pool
     try:
         old = pool.swap(lease, nbytes)

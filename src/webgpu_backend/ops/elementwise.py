@@ -15,6 +15,7 @@ from ..kernels import pointwise
 from ..kernels.layout import View, contiguous_strides, numel
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
+from . import hot
 from .table import Pointwise
 
 _KINDS = {
@@ -25,7 +26,6 @@ _KINDS = {
     "complex_to_float": KIND.COMPLEX_TO_FLOAT,
     "bool_to_long": KIND.BOOL_TO_LONG,
 }
-_NUMBERS = frozenset((int, float, bool, complex))
 _Tensor = torch.Tensor
 _MAX_PLANS = 16384
 
@@ -33,10 +33,12 @@ _MAX_PLANS = 16384
 class Call:
     """A planned call: everything but the buffers and the scalars' values."""
 
-    __slots__ = ("program", "params", "grid", "bindings", "packers", "metas", "empty")
+    __slots__ = ("program", "params", "grid", "bindings", "packers", "packed", "metas", "meta", "empty")
 
     def __init__(self, kernel, metas, empty):
         self.metas = metas
+        self.meta = metas[0] if metas else None
+        self.packed: dict = {}  # parameters by number, of calls that take one
         self.empty = empty
         if kernel is not None:
             self.program = kernel.program
@@ -49,7 +51,7 @@ class Call:
 def _key(x):
     """What a plan depends on of one argument."""
     c = x.__class__
-    if c in _NUMBERS:
+    if c in hot.NUMBERS:
         return c
     if isinstance(x, _Tensor):
         return (x.dtype, x.shape, x.stride(), x.storage_offset(), x.is_cpu)
@@ -63,101 +65,14 @@ class Elementwise:
         self.entry = entry
         self.plans: dict[tuple, Call] = {}
         self.aten = entry.aten
-
-    # The common cases are spelt out: a loop over arguments costs as much again as the look-up.
-
-    def unary(self, a):
-        key = (a.dtype, a.shape, a.stride(), a.storage_offset())
-        call = self.plans.get(key)
-        if call is None:
-            call = self._plan(key, (a,))
-        out, block = T.make(call.metas[0])
-        if not call.empty:
-            bound = (T._blocks[a.data_ptr() >> 40], block)
-            try:
-                _record(call.program, bound, call.params, call.grid)
-            except BindingTooLarge:
-                self._split((a,), (), (out,))
-        return out
-
-    def binary(self, a, b):
-        if a.__class__ in _NUMBERS or a.is_cpu:
-            return self.call((a, b), ())
-        if b.__class__ in _NUMBERS:
-            key = (a.dtype, a.shape, a.stride(), a.storage_offset(), b.__class__)
-            call = self.plans.get(key)
-            if call is None:
-                call = self._plan(key, (a, b))
-            out, block = T.make(call.metas[0])
-            if not call.empty:
-                bound = (T._blocks[a.data_ptr() >> 40], block)
-                try:
-                    _record(call.program, bound, call.params + call.packers[0](b), call.grid)
-                except BindingTooLarge:
-                    self._split((a, b), (), (out,))
-            return out
-        if b.is_cpu:
-            return self.call((a, b), ())
-        key = (
-            a.dtype, a.shape, a.stride(), a.storage_offset(),
-            b.dtype, b.shape, b.stride(), b.storage_offset(),
-        )  # fmt: skip
-        call = self.plans.get(key)
-        if call is None:
-            call = self._plan(key, (a, b))
-        out, block = T.make(call.metas[0])
-        if not call.empty:
-            blocks = T._blocks
-            bound = (blocks[a.data_ptr() >> 40], blocks[b.data_ptr() >> 40], block)
-            try:
-                _record(call.program, bound, call.params, call.grid)
-            except BindingTooLarge:
-                self._split((a, b), (), (out,))
-        return out
-
-    def inplace(self, inputs: tuple, scalars: tuple):
-        """Writes to the first input. Another input on its buffer takes the general way."""
-        a = inputs[0]
-        if not a.numel():
-            return self.call_into(inputs, scalars, (a,), inplace=True)
-        key = [a.dtype, a.shape, a.stride(), a.storage_offset(), a.untyped_storage().nbytes()]
-        blocks = T._blocks
-        block = blocks[a.data_ptr() >> 40]
-        bound, values = [], None
-        for x in inputs[1:]:
-            c = x.__class__
-            if c in _NUMBERS:
-                key.append(c)
-                values = [x] if values is None else [*values, x]
-            elif x.is_cpu or not x.numel():
-                return self.call_into(inputs, scalars, (a,), inplace=True)
-            else:
-                other = blocks[x.data_ptr() >> 40]
-                if other is block:
-                    return self.call_into(inputs, scalars, (a,), inplace=True)
-                bound.append(other)
-                key += (x.dtype, x.shape, x.stride(), x.storage_offset())
-        key = tuple(key)
-        call = self.plans.get(key)
-        if call is None:
-            call = self._plan_into(key, inputs, (a,), [0] + [None] * (len(inputs) - 1), inplace=True)
-        params = call.params
-        if call.packers:
-            for pack, value in zip(call.packers, scalars if values is None else (*values, *scalars)):
-                params += pack(value)
-        bound.append(block)
-        try:
-            _record(call.program, tuple(bound), params, call.grid)
-        except BindingTooLarge:
-            self._split(inputs, scalars, (a,))
-        return a
+        self.unary, self.binary, self.inplace = hot.unary_of(self), hot.binary_of(self), hot.inplace_of(self)
 
     def call(self, inputs: tuple, scalars: tuple):
         """Functional: any inputs (tensors or numbers), scalar values in the entry's order."""
         key = tuple([_key(x) for x in inputs])
         call = self.plans.get(key)
         if call is None:
-            call = self._plan(key, inputs)
+            call = self.plan(key, inputs)
         outs = tuple([T.new(m) for m in call.metas])
         if not call.empty:
             self._run(call, inputs, outs, scalars)
@@ -178,7 +93,7 @@ class Elementwise:
         )
         call = self.plans.get(key)
         if call is None:
-            call = self._plan_into(key, inputs, outs, aliases, inplace)
+            call = self.plan_into(key, inputs, outs, aliases, inplace)
         self._run(call, inputs, outs, scalars)
         return outs[0] if len(outs) == 1 else outs
 
@@ -194,11 +109,11 @@ class Elementwise:
                 resize_output(out, shape)
         return shape
 
-    def _plan_into(self, key, inputs, outs, aliases, inplace: bool) -> Call:
+    def plan_into(self, key, inputs, outs, aliases, inplace: bool) -> Call:
         self._fit(inputs, outs, inplace)
         _check_overlap(outs)
         self._check_cast(inputs, outs)
-        return self._plan(key, inputs, outs, aliases)
+        return self.plan(key, inputs, outs, aliases)
 
     def _run(self, call: Call, inputs, outs, scalars) -> None:
         params = call.params
@@ -211,11 +126,11 @@ class Elementwise:
         blocks = T._blocks
         bound = tuple([blocks[everything[i].data_ptr() >> 40] for i in call.bindings])
         try:
-            _record(call.program, bound, params, call.grid)
+            hot.record(call.program, bound, params, call.grid)
         except BindingTooLarge:
-            self._split(inputs, scalars, outs)
+            self.split(inputs, scalars, outs)
 
-    def _split(self, inputs, scalars, outs) -> None:
+    def split(self, inputs, scalars, outs) -> None:
         """Work on buffers larger than one binding: halves, until each part's span fits a window of its buffer."""
         caps = gpu().caps
         tensors = [x for x in (*inputs, *outs) if not _is_scalar(x)]
@@ -236,7 +151,7 @@ class Elementwise:
             params += pointwise.PACKERS[carrier](value)
         buffers = iter([w for w, _ in windows])
         everything = [None if _is_scalar(x) else next(buffers) for x in inputs] + list(buffers)
-        _record(kernel.program, tuple([everything[i] for i in kernel.bindings]), params, kernel.grid)
+        hot.record(kernel.program, tuple([everything[i] for i in kernel.bindings]), params, kernel.grid)
 
     def _halve(self, large, inputs, scalars, outs) -> None:
         """Two calls, split along the dimension that spreads `large` most."""
@@ -245,11 +160,11 @@ class Elementwise:
         middle = shape[dim] // 2 + (-(shape[dim] // 2) % 4 if shape[dim] > 8 else 0)
         for start, length in ((0, middle), (middle, shape[dim] - middle)):
             part = [x if _is_scalar(x) or not x.dim() else x.expand(shape).narrow(dim, start, length) for x in inputs]
-            self._split(tuple(part), scalars, tuple([o.narrow(dim, start, length) for o in outs]))
+            self.split(tuple(part), scalars, tuple([o.narrow(dim, start, length) for o in outs]))
 
     # -- planning
 
-    def _plan(self, key, inputs, outs=None, aliases=None) -> Call:
+    def plan(self, key, inputs, outs=None, aliases=None) -> Call:
         self._check_devices(inputs)
         entry, caps = self.entry, gpu().caps
         compute, result = self._dtypes(inputs)
@@ -361,22 +276,6 @@ def runner(entry: Pointwise) -> Elementwise:
 def _is_scalar(x) -> bool:
     """A number, or a tensor of one element that lives on the CPU and joins as one."""
     return not isinstance(x, _Tensor) or x.is_cpu
-
-
-def _record(program, buffers, params, grid):
-    """Replaced by the queue's own method when the device is there."""
-    global _record
-    _record = gpu().queue.record
-    _record(program, buffers, params, grid)
-
-
-def reset() -> None:
-    """After a fork: the next call asks for the device again."""
-    global _record
-    _record = _first_record
-
-
-_first_record = _record
 
 
 def broadcast_shape(shapes) -> tuple[int, ...]:

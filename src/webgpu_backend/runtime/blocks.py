@@ -17,34 +17,31 @@ def size_class(nbytes: int) -> int:
 
 
 class Block:
-    """A wgpu buffer. It lives in the pool or belongs to exactly one lease."""
+    """A wgpu buffer. It lives in the pool or belongs to exactly one lease.
 
-    __slots__ = ("handle", "size", "uid", "heap")
+    `uid` is its place in the pool's list of blocks, and what the data pointers of its tensors encode. `capsule`,
+    `name`, `words` and `meta` are the frontend's: the description from which the next tensor on it is made.
+    """
 
-    def __init__(self, handle, size: int, uid: int, heap: list[int]):
+    __slots__ = ("handle", "size", "uid", "heap", "pool", "nbytes", "capsule", "name", "words", "meta")
+
+    def __init__(self, handle, size: int, uid: int = 0, heap: list[int] | None = None, pool=None):
         self.handle = handle
         self.size = size
         self.uid = uid
         self.heap = heap  # the free list of its size class
+        self.pool = pool
+        self.nbytes = 0  # what its tensor asked for
+        self.capsule = self.name = self.words = self.meta = None
 
 
 class Lease:
     """What a storage holds: its block returns to the pool when the last reference dies, on whatever thread."""
 
-    __slots__ = ("block", "nbytes", "slot", "pool")
-
-    def __init__(self, pool, block: Block, nbytes: int, slot: int):
-        self.pool = pool
-        self.block = block
-        self.nbytes = nbytes
-        self.slot = slot
+    __slots__ = ("block",)
 
     def __del__(self):
         # Runs inside garbage collection, so it takes no lock: each step is one atomic operation of the interpreter.
-        pool, block = self.pool, self.block
-        pool.blocks[self.slot] = None
-        pool.free_slots.append(self.slot)
-        pool.live -= 1
-        pool.bytes_live -= self.nbytes
-        pool.bytes_pooled += block.size
+        block = self.block
+        block.pool.bytes_live -= block.nbytes
         heappush(block.heap, block.uid)

@@ -9,7 +9,7 @@ from .native import NULL, checked, ffi, lib
 
 LARGE = 1 << 20  # from here on a free block of another class may serve
 WASTE = 4 / 3  # if it is at most so much larger: an optimizer's scratch then lies where activations were
-
+_FIRST = 1 << 12  # the uids below are the addresses of other devices' tensors, shifted: no block is found there
 USAGE = lib.WGPUBufferUsage_Storage | lib.WGPUBufferUsage_CopySrc | lib.WGPUBufferUsage_CopyDst
 
 
@@ -17,7 +17,7 @@ class Pool:
     """Free blocks by size class, lowest uid first: a loop that allocates the same way gets the same blocks again,
     and so the same bind groups.
 
-    Every lease has a slot; `blocks[slot]` is its block. The slot is what a tensor's data pointer encodes.
+    `blocks[uid]` is a block; its uid is what a tensor's data pointer encodes.
     """
 
     def __init__(self, device, max_buffer: int, max_binding: int, limit: int):
@@ -25,56 +25,57 @@ class Pool:
         self.max_buffer = max_buffer
         self.max_binding = max_binding
         self.limit = limit  # bytes that may be taken from the driver
-        self.blocks: list[Block | None] = [None]
-        self.free_slots: list[int] = []
+        self.blocks: list[Block | None] = [None] * _FIRST
+        self.free_uids: list[int] = []
         self.free: dict[int, list[int]] = {}
-        self.by_uid: dict[int, Block] = {}
-        self.next_uid = 1
+        self.descriptions: list[tuple] = []  # of released blocks: torch may still read their memory
         self.lock = Lock()
         self.on_release = None  # called with the blocks about to be released
         self.dead: str | None = None
         self.bytes_live = 0
-        self.bytes_pooled = 0
         self.bytes_reserved = 0
         self.bytes_peak = 0
         self.bytes_reserved_peak = 0
-        self.live = 0
         self.allocations = 0
         self.ooms = 0
 
-    def take(self, nbytes: int, size: int) -> Lease:
-        """`size` is size_class(nbytes), which the caller's plan has at hand."""
+    @property
+    def live(self) -> int:
+        """Blocks that tensors hold."""
+        return len(self.blocks) - _FIRST - len(self.free_uids) - sum(map(len, self.free.values()))
+
+    @property
+    def bytes_pooled(self) -> int:
+        return sum(len(heap) * min(size, self.max_buffer) for size, heap in self.free.items())
+
+    def take(self, nbytes: int, size: int) -> Block:
+        """A block for the caller to put into a lease. `size` is size_class(nbytes), which its plan has at hand."""
         try:
-            block = self.by_uid[heappop(self.free[size])]
-            self.bytes_pooled -= block.size
+            block = self.blocks[heappop(self.free[size])]
         except (KeyError, IndexError):
             block = self._create(nbytes, size)
-        try:
-            slot = self.free_slots.pop()
-            self.blocks[slot] = block
-        except IndexError:
-            with self.lock:
-                slot = len(self.blocks)
-                self.blocks.append(block)
-        self.live += 1
+        block.nbytes = nbytes
         self.allocations += 1
         live = self.bytes_live = self.bytes_live + nbytes
         if live > self.bytes_peak:
             self.bytes_peak = live
-        return Lease(self, block, nbytes, slot)
+        return block
 
     def swap(self, lease: Lease, nbytes: int) -> Block:
         """Gives the lease a new block (a storage was resized); returns the old one, pooled but still readable."""
         block = lease.block
         size = size_class(nbytes)
         if size != block.size:
-            fresh = self.take(nbytes, size)
-            new, fresh.block = fresh.block, block
-            lease.block = self.blocks[lease.slot] = new
-            fresh.nbytes, lease.nbytes = lease.nbytes, nbytes
+            # The data pointers of the storage's tensors stay: the new block takes the old one's uid.
+            fresh = Lease()
+            new = fresh.block = self.take(nbytes, size)
+            new.uid, block.uid = block.uid, new.uid
+            self.blocks[new.uid], self.blocks[block.uid] = new, block
+            new.meta = block.meta = None
+            lease.block, fresh.block = new, block
         else:
-            self.bytes_live += nbytes - lease.nbytes
-            lease.nbytes = nbytes
+            self.bytes_live += nbytes - block.nbytes
+            block.nbytes = nbytes
         return block
 
     def release_free(self) -> int:
@@ -83,7 +84,7 @@ class Pool:
         for heap in list(self.free.values()):
             while heap:
                 try:
-                    victims.append(self.by_uid.pop(heappop(heap)))
+                    victims.append(self.blocks[heappop(heap)])
                 except IndexError:
                     break
         if not victims:
@@ -93,8 +94,11 @@ class Pool:
         total = 0
         for block in victims:
             lib.wgpuBufferRelease(block.handle)
+            self.blocks[block.uid] = None
+            self.free_uids.append(block.uid)
+            if block.capsule is not None:
+                self.descriptions.append((block.capsule, block.name, block.words))
             total += block.size
-        self.bytes_pooled -= total
         self.bytes_reserved -= total
         return total
 
@@ -116,10 +120,14 @@ class Pool:
             self.ooms += 1
             self.release_free()
             handle = self._within_limit(real)
+        block = Block(handle, real, 0, heap, self)
         with self.lock:
-            uid = self.next_uid
-            self.next_uid += 1
-        block = self.by_uid[uid] = Block(handle, real, uid, heap)
+            if self.free_uids:
+                block.uid = self.free_uids.pop()
+                self.blocks[block.uid] = block
+            else:
+                block.uid = len(self.blocks)
+                self.blocks.append(block)
         self.bytes_reserved += real
         self.bytes_reserved_peak = max(self.bytes_reserved_peak, self.bytes_reserved)
         return block
@@ -131,11 +139,9 @@ class Pool:
             most = min(most, self.max_binding)
         while fitting := [s for s, heap in list(self.free.items()) if size < s <= most and heap]:
             try:
-                block = self.by_uid[heappop(self.free[min(fitting)])]
+                return self.blocks[heappop(self.free[min(fitting)])]
             except IndexError:  # another thread took it
                 continue
-            self.bytes_pooled -= block.size
-            return block
         return None
 
     def _within_limit(self, size: int):

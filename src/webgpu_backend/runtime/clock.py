@@ -24,7 +24,7 @@ class Clock:
             self.queries = lib.wgpuDeviceCreateQuerySet(self.queue.device, descriptor)
         usage = lib.WGPUBufferUsage_QueryResolve | lib.WGPUBufferUsage_CopySrc
         size = 16 * PASSES
-        self.results = Block(self.queue.pool.create_buffer(size, usage), size, 0, [])
+        self.results = Block(self.queue.pool.create_buffer(size, usage), size)
         self.writes = ffi.new("WGPUPassTimestampWrites *", {"querySet": self.queries})
         self.description = ffi.new("WGPUComputePassDescriptor *", {"timestampWrites": self.writes})
         self.used = 0

@@ -49,5 +49,5 @@ class Faults:
     __slots__ = ("block", "watched")
 
     def __init__(self, handle: Any):
-        self.block = Block(handle, 256, 0, [])
+        self.block = Block(handle, 256)
         self.watched = False

@@ -162,7 +162,7 @@ class Queue:
     def _make_ring(self) -> None:
         size = len(self._ring)
         usage = lib.WGPUBufferUsage_Uniform | lib.WGPUBufferUsage_CopyDst
-        self._ring_block = Block(self.pool.create_buffer(size, usage), size, 0, [])
+        self._ring_block = Block(self.pool.create_buffer(size, usage), size)
         self._ring_group = self._create_group(self.pipelines.params_layout, (Window(self._ring_block, 0, RING_SLOT),))
 
     def record_guarded(self, program: Program, buffers: tuple, params: bytes, grid: tuple[int, int, int]) -> None:
