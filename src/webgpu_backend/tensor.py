@@ -226,7 +226,7 @@ def as_strided(tensor: torch.Tensor, size, stride, storage_offset=None) -> torch
         last += (s - 1) * st
     if last is None or (last + 1) * tensor.element_size() > tensor.untyped_storage().nbytes() or offset < 0:
         _check_view(tensor, size, stride, offset)
-    if _inference():
+    if _inference() and not tensor.is_inference():
         # Made by torch itself: a view of an ordinary tensor is an ordinary tensor, also in inference mode.
         return _cpu_as_strided(_CPU, tensor, size, stride, offset)
     return _reinterpret(tensor, size, stride, offset - own)

@@ -51,7 +51,7 @@ def efficient_zero_tensor(size, dtype=None, layout=None, device=None, pin_memory
     return T.empty(size, _dtype(dtype)).zero_()
 
 
-custom("as_strided")(T.as_strided)
+custom("as_strided", refuses=False)(T.as_strided)
 
 
 def _cpu_kernel(overload):
@@ -60,7 +60,7 @@ def _cpu_kernel(overload):
     return lambda *args, **kwargs: call(_CPU, *args, **kwargs)
 
 
-for _name in ("view", "_reshape_alias", "unfold", "is_set_to", "view_as_real", "view_as_complex"):
+for _name in ("_reshape_alias", "unfold", "is_set_to", "view_as_real", "view_as_complex"):
     custom(_name)(_cpu_kernel(getattr(aten, _name).default))
 for _name in ("source_Storage", "source_Storage_storage_offset", "source_Tensor"):
     custom(f"set_.{_name}")(_cpu_kernel(getattr(aten.set_, _name)))

@@ -9,7 +9,7 @@ from .. import tensor as T
 from ..kernels.pointwise import Spec
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
-from . import elementwise
+from . import hot
 from .elementwise import Elementwise
 from .table import Pointwise, custom
 
@@ -27,7 +27,7 @@ class _Copy(Elementwise):
         return None
 
     def _strides(self, tensors, shape):
-        return like_strides(tensors[0])
+        return like_strides(tensors[0], self.format)
 
     def onto(self, source, target) -> bool:
         """Writes to a target on another buffer; False where the general way must."""
@@ -37,30 +37,28 @@ class _Copy(Elementwise):
             return False
         key = (
             source.dtype, source.shape, source.stride(), source.storage_offset(),
-            target.shape, target.stride(), target.storage_offset(), target.untyped_storage().nbytes(),
+            target.shape, target.stride(), target.storage_offset(), block.nbytes,
         )  # fmt: skip
         call = self.plans.get(key)
         if call is None:
-            call = self._plan_into(key, (source,), (target,), [None], inplace=True)
+            call = self.plan_into(key, (source,), (target,), [None], inplace=True)
         try:
-            elementwise._record(call.program, (other, block), call.params, call.grid)
+            hot.record(call.program, (other, block), call.params, call.grid)
         except BindingTooLarge:
-            self._split((source,), (), (target,))
+            self.split((source,), (), (target,))
         return True
 
     def fill(self, value, target):
         """One number to every element of a target."""
-        key = (
-            value.__class__, target.shape, target.stride(), target.storage_offset(), target.untyped_storage().nbytes()
-        )  # fmt: skip
+        block = T._blocks[target.data_ptr() >> 40]
+        key = (value.__class__, target.shape, target.stride(), target.storage_offset(), block.nbytes)
         call = self.plans.get(key)
         if call is None:
-            call = self._plan_into(key, (value,), (target,), [None], inplace=True)
-        bound = (T._blocks[target.data_ptr() >> 40],)
+            call = self.plan_into(key, (value,), (target,), [None], inplace=True)
         try:
-            elementwise._record(call.program, bound, call.params + call.packers[0](value), call.grid)
+            hot.record(call.program, (block,), call.packed.get(value) or hot.with_value(call, value), call.grid)
         except BindingTooLarge:
-            self._split((value,), (), (target,))
+            self.split((value,), (), (target,))
         return target
 
 
@@ -93,14 +91,19 @@ def device_copy(source: torch.Tensor, target: torch.Tensor) -> None:
 _copiers: dict[tuple, _Copy] = {}
 
 
-def _copier(target: torch.dtype, text: str, name: str = "copy") -> _Copy:
-    found = _copiers.get((target, text, name))
+def _copier(target: torch.dtype, text: str, name: str = "copy", format=None) -> _Copy:
+    found = _copiers.get((target, text, name, format))
     if found is None:
         types = (("a", "own"),) if text == "a" and name == "copy" else ()
         found = _Copy(Pointwise(f"{name}_", Spec(name, text, types=types), "none"))
-        found.target = target
-        _copiers[target, text, name] = found
+        found.target, found.format = target, format
+        _copiers[target, text, name, format] = found
     return found
+
+
+def _copied(source: torch.Tensor, dtype: torch.dtype, format) -> torch.Tensor:
+    """A new tensor with the elements of one that has no conj or neg bit."""
+    return _copier(dtype, "a", "copy", format).unary(source)
 
 
 def _marked(tensor: torch.Tensor) -> bool:
@@ -245,8 +248,8 @@ def like_strides(tensor: torch.Tensor, memory_format=None) -> tuple[int, ...]:
 @custom("clone")
 def clone(self, *, memory_format=None):
     dtype = self.dtype
-    if memory_format in _KEEPS and dtype in T.DTYPES and self.is_contiguous() and not _marked(self):
-        return _copier(dtype, "a").unary(self)
+    if dtype in T.DTYPES and not _marked(self):
+        return _copied(self, dtype, memory_format)
     out = T.empty(self.shape, dtype, like_strides(self, memory_format))
     device_copy(self, out)
     return out
@@ -259,9 +262,8 @@ def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
     dtype = self.dtype if dtype is None else dtype
     here = device is None or device.type == T.NAME
-    if here and dtype in T.DTYPES and self.dtype in T.DTYPES and self.device.type == T.NAME:
-        if memory_format in _KEEPS and self.is_contiguous() and not _marked(self):
-            return _copier(dtype, "a").unary(self)
+    if here and dtype in T.DTYPES and self.dtype in T.DTYPES and self.device.type == T.NAME and not _marked(self):
+        return _copied(self, dtype, memory_format)
     strides = like_strides(self, memory_format)
     sizes = self.size()  # not .shape, which lazy modules' parameters refuse to give before the first call
     if here:

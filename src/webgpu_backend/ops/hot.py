@@ -13,20 +13,19 @@ NUMBERS = frozenset((int, float, bool, complex))
 _MAX_PACKED = 64
 
 
-def record(program, buffers, params, grid):
-    """Replaced by the queue's own method when the device is there."""
+def _first_record(program, buffers, params, grid) -> None:
     global record
     record = gpu().queue.record
     record(program, buffers, params, grid)
+
+
+record = _first_record  # the queue's own method from the first dispatch on
 
 
 def reset() -> None:
     """After a fork: the next call asks for the device again."""
     global record
     record = _first_record
-
-
-_first_record = record
 
 
 def unary_of(run, refused=None):

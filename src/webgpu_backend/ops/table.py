@@ -37,6 +37,7 @@ class Custom:
     overload: str
     call: Callable
     key: str = "PrivateUse1"  # the dispatch key; AutogradPrivateUse1 for composites whose gradient is ours
+    refuses: bool = True  # may raise Unsupported
 
 
 POINTWISE: dict[str, Pointwise] = {}
@@ -100,18 +101,19 @@ def choose(*names: str, composite: bool = False):
     return register
 
 
-def custom(*overloads: str, key: str = "PrivateUse1"):
+def custom(*overloads: str, key: str = "PrivateUse1", refuses: bool = True):
     """Registers a function as the kernel of aten overloads, spelt `mm` or `sum.dim_IntList`.
 
     At `key="AutogradPrivateUse1"` the function sees tensors that require grad: it is made of differentiable calls or
-    an `autograd.Function`, and what it refuses goes to torch's composite kernel.
+    an `autograd.Function`, and what it refuses goes to torch's composite kernel. One that never refuses is called by
+    torch itself.
     """
 
     def register(function: Callable) -> Callable:
         for overload in overloads:
             if (overload, key) in CUSTOM:
                 raise ValueError(f"{overload} is in the table already for {key}")
-            CUSTOM[overload, key] = Custom(overload, function, key)
+            CUSTOM[overload, key] = Custom(overload, function, key, refuses)
         return function
 
     return register
