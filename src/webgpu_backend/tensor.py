@@ -116,6 +116,17 @@ def make(meta: Meta) -> tuple[torch.Tensor, Block]:
     return tensor, block
 
 
+def space(size: int) -> Lease:
+    """A block of a whole size class, for what is needed between two dispatches."""
+    try:
+        block = _take(size, size)
+    except OutOfMemory as error:
+        raise out_of_memory(size, error) from None
+    lease = Lease()
+    lease.block = block
+    return lease
+
+
 def new(meta: Meta) -> torch.Tensor:
     """An uninitialised tensor on the device."""
     return make(meta)[0]

@@ -64,7 +64,9 @@ def test_peak(clean):
 
 def before_blocks() -> int:
     """Bytes of the blocks that are in use."""
-    return sum(block.size for block in gpu().pool.blocks if block is not None)
+    pool = gpu().pool
+    free = {uid for heap in pool.free.values() for uid in heap}
+    return sum(block.size for block in pool.blocks if block is not None and block.uid not in free)
 
 
 def test_the_pool_goes_back_to_the_driver(clean):

@@ -91,7 +91,6 @@ def _replay(plan: _Plan, blocks: list):
         tensor, block = T.make(meta)
         made.append(tensor)
         blocks.append(block)
-    pool = T._pool
     for size in plan.spaces:
         if size.__class__ is not int:
             constant = size()
@@ -99,7 +98,7 @@ def _replay(plan: _Plan, blocks: list):
                 raise _Gone
             blocks.append(T.block_of(constant))
             continue
-        lease = pool.take(size, size)
+        lease = T.space(size)
         leases.append(lease)
         blocks.append(lease.block)
     queue = gpu().queue
