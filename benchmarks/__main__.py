@@ -96,20 +96,22 @@ def chosen(works: list[Workload], only: list[str], skip: list[str]) -> list[Work
 def measured(work: Workload, scale: int, children: dict[str, Child], devices: list[str], ceilings: dict) -> dict:
     row = {"name": work.name, "group": work.group, "bytes": work.bytes, "flops": work.flops}
     row["target"] = work.target if devices[0] == "cuda" else None
-    digests, errors = {}, []
-    for device in devices:
-        what = "model" if work.group == "model" else "workload"
-        answer = children[device].ask(what=what, name=work.name, scale=scale)
+    request = {"name": work.name, "scale": scale}
+    answers: dict[str, dict] = {device: {} for device in devices}
+    if work.group != "model":
+        for device in devices:
+            children[device].send(what="prepare", **request)
+        answers = {device: children[device].receive() for device in devices}
+    for device, answer in answers.items():
+        if "error" not in answer:
+            answer |= children[device].ask(what="model" if work.group == "model" else "workload", **request)
+    for device, answer in answers.items():
         row[device] = answer.get("ms")
-        if "error" in answer:
-            errors.append(f"{device}: {answer['error']}")
-        else:
-            digests[device] = answer["digest"]
-        for key in ("kernel_ms", "dispatches", "source"):
-            if key in answer:
-                row[key] = answer[key]
+        row |= {key: answer[key] for key in ("kernel_ms", "dispatches", "source") if key in answer}
         if "peak_mib" in answer:
             row[f"{device} peak MiB"] = answer["peak_mib"]
+    errors = [f"{device}: {answer['error']}" for device, answer in answers.items() if "error" in answer]
+    digests = {device: answer["digest"] for device, answer in answers.items() if "digest" in answer}
     row["error"] = "; ".join(errors) or None
     if len(digests) > 1:
         row["mismatch"] = report.differ(digests[devices[-1]], digests[devices[0]])

@@ -41,22 +41,29 @@ class Child:
         for line in self.process.stderr:
             self.last_words = [*self.last_words[-20:], line]
 
-    def ask(self, timeout: float = 120.0, **request) -> dict:
+    def send(self, **request) -> None:
         if not self.lost:
             try:
                 self.process.stdin.write(json.dumps(request) + "\n")
                 self.process.stdin.flush()
             except BrokenPipeError:
                 pass  # the reason is among the answers
-            try:
-                answer = self.answers.get(timeout=timeout)
-            except queue.Empty:
-                self.process.kill()
-                answer = {"error": f"no answer within {timeout:.0f} s"}
-            if "error" in answer and not answer.get("alive"):
-                self.lost = answer["error"]
-            return answer
-        return {"error": self.lost}
+
+    def receive(self, timeout: float = 120.0) -> dict:
+        if self.lost:
+            return {"error": self.lost}
+        try:
+            answer = self.answers.get(timeout=timeout)
+        except queue.Empty:
+            self.process.kill()
+            answer = {"error": f"no answer within {timeout:.0f} s"}
+        if "error" in answer and not answer.get("alive"):
+            self.lost = answer["error"]
+        return answer
+
+    def ask(self, timeout: float = 120.0, **request) -> dict:
+        self.send(**request)
+        return self.receive(timeout)
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -74,7 +74,28 @@ def main(device: str, seconds: float) -> None:
     def workloads(scale: int) -> dict:
         return {work.name: work for work in all_workloads(scale)}
 
+    prepared: list = []
+
+    def prepare(name: str, scale: int) -> dict:
+        """Makes the tensors, compiles, and answers with values to compare; slow, so the devices do it at once."""
+        prepared.clear()
+        if module and module.memory_reserved() > 8 << 30:
+            module.empty_cache()
+        work = workloads(scale)[name]
+        f = work.make(device)
+        found = digest(f())
+        prepared.extend((f, work))
+        return {"digest": found}
+
+    def workload(name: str, scale: int) -> dict:
+        f, work = prepared
+        found = {"ms": timed(f, device, seconds) / work.calls}
+        if device == "webgpu" and work.group != "host":
+            found["kernel_ms"] = kernel_ms(f)
+        return found
+
     def model(name: str, scale: int) -> dict:
+        prepared.clear()
         result = models.run(name, models.Setting(device, scale > 1, False), 3 * seconds, profile=False)
         if module:
             module.empty_cache()
@@ -83,21 +104,10 @@ def main(device: str, seconds: float) -> None:
         keep = {"host_ms": result.host_ms, "peak_mib": result.peak_mib, "dispatches": result.dispatches}
         return {"ms": result.ms, "digest": [result.value], "source": result.source, **keep}
 
-    def workload(name: str, scale: int) -> dict:
-        work = workloads(scale)[name]
-        f = work.make(device)
-        found = {"digest": digest(f()), "ms": timed(f, device, seconds) / work.calls}
-        if device == "webgpu" and work.group != "host":
-            found["kernel_ms"] = kernel_ms(f)
-        del f
-        if module and module.memory_reserved() > 8 << 30:
-            module.empty_cache()
-        return found
+    parts = {"ceilings": measure, "prepare": prepare, "workload": workload, "model": model}
 
     def answer(request: dict) -> dict:
         what = request.pop("what")
-        return {"hello": lambda: hello(device), "ceilings": measure, "model": model, "workload": workload}[what](
-            **request
-        )
+        return hello(device) if what == "hello" else parts[what](**request)
 
     serve(answer)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -35,9 +36,15 @@ def rand(device, *shape, dtype=torch.float32, seed=0):
     count = 1
     for size in shape:
         count *= size
-    length = min(count, 1_000_003)
-    sequence = torch.randn(length, generator=torch.Generator().manual_seed(seed)).to(dtype).to(device)
-    return sequence.repeat(-(-count // max(length, 1)))[:count].clone().view(shape)
+    sequence = _sequence(seed)[:count].to(dtype).to(device)
+    if count > len(sequence):
+        sequence = sequence.repeat(-(-count // len(sequence)))[:count].clone()
+    return sequence.view(shape)
+
+
+@cache
+def _sequence(seed: int) -> torch.Tensor:
+    return torch.randn(1_000_003, generator=torch.Generator().manual_seed(seed))
 
 
 def integers(device, high: int, count: int):
