@@ -1,6 +1,7 @@
 """Hugging Face transformers, unchanged, on the device: forward, backward, generation, loading and pipelines."""
 
 import copy
+import inspect
 from functools import cache
 
 import pytest
@@ -60,20 +61,51 @@ def test_forward_and_backward(name):
     ours.zero_grad()
 
 
+def distance(found, exact) -> torch.Tensor:
+    """Root of the mean squared difference."""
+    return (found.float().cpu() - exact.float()).square().mean().sqrt()
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", _zoo.CAUSAL)
-def test_narrow_forward(name, dtype):
-    """As near to the float32 logits as the CPU's own logits in that dtype."""
+def test_narrow_forward_and_backward(name, dtype):
+    """Logits and gradients are as near to the float32 ones as the CPU's own are in that dtype."""
     model, inputs, *_ = pair(name)
-    inputs = {k: v for k, v in inputs.items() if k != "labels"}
-    exact = model(**inputs).logits.detach()
-    narrow = copy.deepcopy(model).to(dtype)
-    reference = narrow(**inputs).logits.detach()
-    theirs = (reference.float() - exact).square().mean().sqrt()
-    logits = narrow.to(D)(**_zoo.moved(inputs, D)).logits.detach()
-    assert logits.dtype is reference.dtype
-    error = (logits.cpu().float() - exact).square().mean().sqrt()
-    assert error <= 1.5 * theirs + 1e-3 * exact.std(), (error.item(), theirs.item())
+    runs = []
+    for kind, device in ((torch.float32, "cpu"), (dtype, "cpu"), (dtype, D)):
+        net = copy.deepcopy(model).to(device, kind)
+        out = net(**_zoo.moved(inputs, device))
+        out.loss.backward()
+        gradients = torch.cat([p.grad.flatten().float().cpu() for p in net.parameters() if p.grad is not None])
+        runs.append((out.logits.detach(), gradients, out.loss.item()))
+    (exact, gradients, loss), (logits, theirs, _), (found, ours, value) = runs
+    assert found.device.type == D and found.dtype is logits.dtype
+    assert distance(found, exact) <= 1.5 * distance(logits, exact) + 1e-3 * exact.std()
+    assert ours.shape == gradients.shape and ours.isfinite().all()
+    assert distance(ours, gradients) <= 1.5 * distance(theirs, gradients) + 2e-3 * gradients.std()
+    assert value == pytest.approx(loss, rel=2e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", _zoo.CAUSAL)
+def test_narrow_generation(name, dtype):
+    """Each token that greedy search takes is the most likely one in float32, as far as the dtype can tell."""
+    model, inputs, *_ = pair(name)
+    prompt = _zoo.generating(inputs)
+    narrow = copy.deepcopy(model).to(D, dtype)
+    tokens = narrow.generate(**_zoo.moved(prompt, D), **NEW).cpu()
+    assert narrow.dtype is dtype and tokens.shape == greedy(name).shape
+    length = prompt["input_ids"].shape[1]
+    mask = torch.cat([prompt["attention_mask"], torch.ones(len(tokens), 6, dtype=torch.long)], 1)
+    whole = {"input_ids": tokens, "attention_mask": mask}
+    if "position_ids" in inspect.signature(model.forward).parameters:  # counted from the first that is no padding
+        whole["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+    with torch.no_grad():
+        logits = model(**whole).logits[:, length - 1 : -1]
+    logits[..., model.generation_config.eos_token_id] = -torch.inf  # six tokens are asked for
+    taken = logits.gather(2, tokens[:, length:, None])[..., 0]
+    scale = logits[logits.isfinite()].std()
+    assert (logits.amax(-1) - taken <= (0.02 if dtype is torch.float16 else 0.15) * scale).all()
 
 
 @pytest.mark.parametrize("name", _zoo.CAUSAL | _zoo.SEQUENCE)
