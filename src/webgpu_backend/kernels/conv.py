@@ -15,20 +15,21 @@ from . import elements
 from .layout import spread
 from .product import Matrix, Plan, Step, read4, widen
 from .render import render
-from .tiles import Tile
+from .tiles import Tile, tuning
 
-# The tuning table: tiles in the order of preference and the share of the first one's rate that they reach.
+# The tuning table; rates and `alone` as for matrix products, measured on a card of 132 units.
 TILES = (
-    (Tile(128, 128, 16, 8, 8), 1.0),
-    (Tile(64, 128, 16, 8, 8), 0.95),
-    (Tile(128, 64, 16, 8, 8), 0.95),
-    (Tile(64, 64, 16, 8, 8), 0.85),
-    (Tile(32, 128, 16, 4, 8), 0.75),
-    (Tile(32, 64, 16, 4, 4), 0.6),
+    Tile(128, 128, 16, 8, 8, rate=36.0, alone=1.3),
+    Tile(64, 128, 16, 8, 8, rate=34.0, alone=1.5),
+    Tile(128, 64, 16, 8, 8, rate=34.0, alone=1.5),
+    Tile(64, 64, 32, 8, 4, rate=33.0, alone=1.8),
+    Tile(64, 64, 16, 4, 4, rate=28.0, alone=1.3),
+    Tile(32, 128, 16, 4, 8, rate=24.0, alone=1.8),
+    Tile(32, 64, 16, 4, 4, rate=18.0, alone=2.0),
 )
-UNITS = 132  # multiprocessors that share the workgroups
-MAX_SPLITS = 64
-START = 96  # what a workgroup costs beside its products, in steps of k
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+SPLIT_DEPTH = 128  # a split of k is at least this long
+START = 48  # what a workgroup costs beside its products, in steps of k
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,13 @@ class Convolution:
     out: Matrix
     bias: Matrix | None = None
     plain: bool = False  # b is read as it lies: positions are neighbours and there is one tap
-    scattered: bool = False  # positions are not neighbours in the output
+    scattered: bool = False  # positions are not neighbours in the output, nor are k's rows in a: the tables say where
 
 
 def plan(q: Convolution, caps: Caps) -> Plan:
     a_class = _a_class(q)
     vector_b = q.plain and q.places % 4 == 0 and _quarters(q.b.offset, q.b.outer, q.b.inner, q.b.row)
-    b_class = "v" if vector_b else "g"
+    b_class = "v" if vector_b else "p" if q.plain else "g"
     tile, splits, chunk = _choose(q, a_class, b_class, caps)
     tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
     total = q.groups * splits * tiles_m * tiles_n
@@ -70,7 +71,7 @@ def plan(q: Convolution, caps: Caps) -> Plan:
     store = "v" if vector else elements.element_mode(out.dtype, caps, written=True)
     bias = q.bias if splits == 1 else None
     program = _program(
-        q.mode, q.a.dtype, out.dtype, a_class, b_class, store, bias is not None, tile, caps
+        q.mode, q.a.dtype, out.dtype, a_class, b_class, store, bias is not None, q.scattered, tile, caps
     )  # fmt: skip
     ua, ub, uo = 4 if a_class in "kr" else 1, 4 if vector_b else 1, 4 if vector else 1
     a_row = q.a.row if a_class == "r" else q.a.row // ua
@@ -79,7 +80,7 @@ def plan(q: Convolution, caps: Caps) -> Plan:
     words += [q.a.offset // ua, a_row, a_col, q.a.inner // ua, q.a.outer // ua]
     words += [q.b.offset // ub, q.b.row // ub, q.b.row // ub, q.b.inner // ub, q.b.outer // ub]
     words += [out.offset // uo, out.row // uo, out.inner // uo, out.outer // uo, count // uo]
-    bindings = ["a", "b"] + ([] if vector_b else ["taps", "places"])
+    bindings = ["a", "b"] + ([] if q.plain else ["taps", "places"])
     if bias is not None:
         words += [bias.offset, bias.row]
         bindings.append("c")
@@ -119,25 +120,21 @@ def _fits(tile: Tile, pads: tuple[int, int], caps: Caps) -> bool:
 
 
 def _choose(q: Convolution, a_class: str, b_class: str, caps: Caps) -> tuple[Tile, int, int]:
-    """The tile and the number of parts of k with the least expected time."""
-    best = None
-    for tile, rate in TILES:
+    """The tile and the parts of k that should take the least time."""
+    card, best = tuning(), None
+    for tile in TILES:
         if not _fits(tile, _pads(q.mode, a_class, b_class), caps):
             continue
         groups = q.groups * -(-q.m // tile.bm) * -(-q.n // tile.bn)
-        most = 1 if q.scattered else max(1, min(MAX_SPLITS, q.k // (8 * tile.bk)))
-        # Parts that fill the multiprocessors one to eight times, and no split at all.
-        for wanted in {1, *(-(-UNITS * fill // groups) for fill in (1, 2, 3, 4, 6, 8))}:
-            splits = min(wanted, most)
-            chunk = -(-q.k // splits)
-            chunk = -(-chunk // tile.bk) * tile.bk
+        for parts in SPLITS:
+            if parts > 1 and (q.scattered or q.k < parts * SPLIT_DEPTH):
+                break
+            chunk = -(-q.k // (parts * tile.bk)) * tile.bk
             splits = -(-q.k // chunk)
-            total = groups * splits
-            waves = -(-total // UNITS)
-            busy = 0.7 if waves == 1 else 0.9 if waves == 2 else 1.0
-            time = waves * tile.bm * tile.bn * (chunk + START) / (rate * busy)
+            waves = max(-(-groups * splits // card.units), tile.alone)
+            time = waves * 2.0 * tile.bm * tile.bn * (chunk + START) * card.units / (tile.rate * 1e6)
             if splits > 1:
-                time += q.groups * q.m * q.n * (splits + 2) * 6.0 / UNITS  # writing and adding the parts
+                time += card.launch + splits * q.groups * q.m * q.n * 8 / card.bandwidth
             if best is None or time < best[0]:
                 best = (time, tile, splits, chunk)
     if best is None:
@@ -153,15 +150,17 @@ _FIELDS = [
 
 @cache
 def _program(
-    mode: str, dtype: DType, out: DType, a_class: str, b_class: str, store: str, bias: bool, tile: Tile, caps: Caps
+    mode: str, dtype: DType, out: DType, a_class: str, b_class: str, store: str, bias: bool, scattered: bool,
+    tile: Tile, caps: Caps,
 ) -> Program:  # fmt: skip
     fields = _FIELDS + (["c_o", "c_s"] if bias else [])
     bindings = [
         ("a_in", "read", elements.array_type(dtype, "v" if a_class in "kr" else "e", caps)),
         ("b_in", "read", elements.array_type(dtype, "v" if b_class == "v" else "e", caps)),
     ]
-    if b_class != "v":
-        bindings += [("taps", "read", "array<vec2<u32>>"), ("places", "read", "array<vec4<u32>>")]
+    if b_class == "g":
+        taps = "array<vec4<u32>>" if scattered else "array<vec2<u32>>"
+        bindings += [("taps", "read", taps), ("places", "read", "array<vec4<u32>>")]
     if bias:
         bindings.append(("c_in", "read", elements.array_type(dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out, store, caps)))
@@ -169,7 +168,7 @@ def _program(
     wgsl = render(
         "conv.wgsl", caps,
         fields=[f"{f}: u32" for f in fields], bindings=bindings, widen=widen((dtype,), caps), t=tile, mode=mode,
-        a_class=a_class, b_class=b_class, store=store, bias=bias, a_pad=a_pad, b_pad=b_pad,
+        a_class=a_class, b_class=b_class, store=store, bias=bias, scattered=scattered, a_pad=a_pad, b_pad=b_pad,
         read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
         read4=lambda x, at: read4(dtype, f"{x}_in", at, caps),
         write=lambda at, value: elements.write(out, "out", at, value, caps),

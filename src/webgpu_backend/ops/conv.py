@@ -77,12 +77,12 @@ class Geometry:
             self.x_sizes if moved else self.y_sizes, self.window, self.stride, self.padding, self.dilation,
         )  # fmt: skip
 
-    def tables(self, moved: bool, image: torch.Tensor, channels: int, positions, out=None):
+    def tables(self, moved: bool, image: torch.Tensor, channels: int, positions, phase=None):
         strides = image.stride()
         spatial = (0,) * (5 - len(strides)) + tuple(strides[2:])
         return tables.tables(
             moved, channels, self.y_sizes if moved else self.x_sizes, (strides[1], *spatial), positions, self.window,
-            self.stride, self.padding, self.dilation, out,
+            self.stride, self.padding, self.dilation, phase,
         )  # fmt: skip
 
 
@@ -181,20 +181,21 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups)
     return run(call, weight, dy, bias)
 
 
-def _plan_image(key, g: Geometry, dy, turned, bias, x_shape, out=None):
-    """`out` where the positions are scattered in a larger output: (first place, strides, size of a plane)."""
+def _plan_image(key, g: Geometry, dy, turned, bias, x_shape, phase=None):
+    """`phase`: which of an output's places and of the window's taps this is."""
     rows, k = g.x_channels, g.y_channels * g.taps
-    plane = g.x_count if out is None else out[2]
+    plane, column = (g.x_count, g.taps) if phase is None else (numel(phase.sizes), numel(phase.window))
     channel = dy.stride(1)
     product = Convolution(
-        "image", rows, g.batch * g.x_count, k, g.x_count, g.groups, matrix(turned, 1, rows, rows * k),
+        "image", rows, g.batch * g.x_count, k, g.x_count, g.groups,
+        matrix(turned, 1, rows, rows * g.y_channels * column),
         matrix(dy, channel, 0, g.y_channels * channel, dy.stride(0)),
         Matrix(T.dtype_of(dy), 0, plane, 1, rows * plane, x_shape[1] * plane), _bias(bias),
-        plain=g.pointwise and dy.is_contiguous() and out is None, scattered=out is not None,
+        plain=g.pointwise and dy.is_contiguous() and phase is None, scattered=phase is not None,
     )  # fmt: skip
-    sizes, scatter = (x_shape, None) if out is None else (None, out[:2])
     made = plan(product, caps())
-    return tables.remember(key, sizes, dy.dtype, made, lambda: g.tables(True, dy, g.y_channels, g.x_sizes, scatter))
+    sizes = x_shape if phase is None else None
+    return tables.remember(key, sizes, dy.dtype, made, lambda: g.tables(True, dy, g.y_channels, g.x_sizes, phase))
 
 
 def _by_phases(dy, weight, bias, x_shape, stride, padding, groups):
@@ -209,25 +210,30 @@ def _by_phases(dy, weight, bias, x_shape, stride, padding, groups):
             fill(out, 0)
         else:
             out.copy_(bias.view(-1, *unit).expand(x_shape))
+    whole = Geometry(x_shape, dy.shape, weight.shape, stride, padding, unit, groups)
+    turned = None
     for phase in product(*(range(min(s, k)) for s, k in zip(stride, weight.shape[2:]))):
-        first = [(r - p) % s for r, p, s in zip(phase, padding, stride)]
-        where = (..., *(slice(i, None, s) for i, s in zip(first, stride)))
-        part = out[where]
-        if not part.numel():
+        first = tuple((r - p) % s for r, p, s in zip(phase, padding, stride))
+        sizes = tuple(len(range(i, n, s)) for i, n, s in zip(first, x_shape[2:], stride))
+        if 0 in sizes:
             continue
         inset = tuple((i + p - r) // s for i, p, r, s in zip(first, padding, phase, stride))
-        taps = weight[(..., *(slice(r, None, s) for r, s in zip(phase, stride)))]
-        g = Geometry(part.shape, dy.shape, taps.shape, unit, inset, unit, groups)
+        window = tuple(len(range(r, k, s)) for r, k, s in zip(phase, weight.shape[2:], stride))
+        part_shape = (*x_shape[:2], *sizes)
+        g = Geometry(part_shape, dy.shape, (*weight.shape[:2], *window), unit, inset, unit, groups)
         if not g.gathered(dy.dtype, g.x_channels, g.x_count):
-            part.copy_(backward_image(dy, taps.contiguous(), bias, tuple(part.shape), unit, inset, unit, groups))
+            taps = weight[(..., *(slice(r, None, s) for r, s in zip(phase, stride)))].contiguous()
+            part = out[(..., *(slice(i, None, s) for i, s in zip(first, stride)))]
+            part.copy_(backward_image(dy, taps, bias, part_shape, unit, inset, unit, groups))
             continue
-        turned = g.turned(taps)
-        key = ("phase", *key_of(dy), *key_of(turned), *_bias_key(bias), *key_of(part), inset, groups)
+        if turned is None:
+            turned = whole.turned(weight)
+        key = ("phase", *key_of(dy), *key_of(turned), *_bias_key(bias), x_shape, stride, padding, phase, groups)
         found = tables.find(key)
         if found is None:
-            steps = (0,) * (5 - part.dim()) + part.stride()[2:]
-            scatter = (part.storage_offset(), steps, numel(x_shape[2:]))
-            found = _plan_image(key, g, dy, turned, bias, x_shape, scatter)
+            three = lambda values, default: (default,) * (3 - len(values)) + tuple(values)  # noqa: E731
+            which = tables.Phase(three(phase, 0), three(first, 0), whole.stride, whole.window, whole.x_sizes)
+            found = _plan_image(key, g, dy, turned, bias, x_shape, which)
         tables.run(found, turned, dy, bias, out)
     return out
 

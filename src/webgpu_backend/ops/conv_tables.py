@@ -1,5 +1,7 @@
 """The tables that a convolution's kernel reads its image through, and the planned calls that keep them."""
 
+from typing import NamedTuple
+
 import torch
 
 from .. import tensor as T
@@ -9,7 +11,7 @@ from ..launch import caps
 from ..runtime.gpu import gpu
 from .remember import keep
 
-BITS = 30  # one for each tap of each dimension's window
+BITS = 27  # one for each tap of each dimension's window, and three to spare
 ALWAYS, NEVER = 1 << 30, 1 << 31  # bits of every tap; of every position, and of taps that are none
 _MOST_PLACES = 1 << 22
 _MOST_CALLS = 8192
@@ -78,20 +80,19 @@ def run(call: Call, a, b, bias=None, out=None) -> torch.Tensor:
     return out
 
 
-def tables(moved: bool, channels: int, sizes, strides, positions, window, step, padding, dilation, out=None):
+def tables(moved: bool, channels: int, sizes, strides, positions, window, step, padding, dilation, phase=None):
     """Taps [channels * taps, 2] and places [positions, 4], as words modulo 2^32.
 
     `sizes` and `strides` (channel first) are the image's. With `moved` the window moves over the positions instead of
-    the image (a transposed convolution). `out` gives the output's first place and strides where places scatter.
+    the image (a transposed convolution). With a `phase`, taps are four words and places are scattered.
     """
     first_bit = 0
     taps = torch.arange(channels).view(-1, 1, 1, 1) * strides[0]
     tap_bits = torch.full((1, 1, 1, 1), ALWAYS)
     places = torch.zeros((1, 1, 1), dtype=torch.int64)
-    place_bits = torch.full((1, 1, 1), -(1 << 31))
+    place_bits = torch.full((1, 1, 1), -NEVER)
     for d in range(3):
-        shape = [1, 1, 1]
-        shape[d] = -1
+        shape = [-1 if d == axis else 1 for axis in range(3)]
         place, tap = torch.arange(positions[d]), torch.arange(window[d]) * dilation[d]
         if moved:
             reach = (place + padding[d]).view(-1, 1) - tap
@@ -109,23 +110,38 @@ def tables(moved: bool, channels: int, sizes, strides, positions, window, step, 
             tap_bits = tap_bits + bits.view(1, *shape)
             place_bits = place_bits + (outside * bits).sum(1).view(shape)
             first_bit += window[d]
-    k = channels * numel(window)
-    tap_table = torch.empty((-(-k // _PAD) * _PAD, 2), dtype=torch.int64)
-    tap_table[:, 0], tap_table[:, 1] = 0, -NEVER
+    k, count = channels * numel(window), numel(positions)
+    tap_table = torch.zeros((-(-k // _PAD) * _PAD, 2 if phase is None else 4), dtype=torch.int64)
+    tap_table[k:, 1] = -NEVER
     tap_table[:k, 0] = taps.flatten()
     tap_table[:k, 1] = tap_bits.expand(channels, *window).flatten()
-    count = numel(positions)
     place_table = torch.zeros((count, 4), dtype=torch.int64)
     place_table[:, 0] = places.expand(*positions).flatten()
     place_table[:, 1] = place_bits.expand(*positions).flatten()
-    if out is None:
-        place_table[:, 2] = torch.arange(count)
-    else:
-        first, steps = out
-        index = torch.full((1, 1, 1), first)
-        for d in range(3):
-            shape = [1, 1, 1]
-            shape[d] = -1
-            index = index + torch.arange(positions[d]).view(shape) * steps[d]
-        place_table[:, 2] = index.expand(*positions).flatten()
+    if phase is not None:
+        rows = torch.arange(channels).view(-1, 1, 1, 1) * numel(phase.window) + phase.tap(window)
+        tap_table[:k, 2] = rows.flatten()
+        place_table[:, 2] = phase.place(positions).flatten()
     return tap_table, place_table
+
+
+class Phase(NamedTuple):
+    """Every stride-th tap of a window and every stride-th place of an output; three numbers per dimension each."""
+
+    first_tap: tuple
+    first_place: tuple
+    stride: tuple
+    window: tuple  # whole
+    sizes: tuple  # of the whole output
+
+    def tap(self, counts) -> torch.Tensor:
+        return _grid(self.first_tap, self.stride, counts, self.window)
+
+    def place(self, counts) -> torch.Tensor:
+        return _grid(self.first_place, self.stride, counts, self.sizes)
+
+
+def _grid(first, steps, counts, sizes) -> torch.Tensor:
+    """Places in a contiguous block of three dimensions."""
+    z, y, x = (torch.arange(n) * s + f for f, s, n in zip(first, steps, counts))
+    return (z.view(-1, 1, 1) * sizes[1] + y.view(1, -1, 1)) * sizes[2] + x

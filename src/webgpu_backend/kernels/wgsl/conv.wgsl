@@ -14,6 +14,7 @@ struct P {
 {% set xyzw = "xyzw" %}
 {% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
 {% set threads = nty * ntx %}
+{% set wn = 32 // t.warp %}
 {% set a_pitch, b_pitch = t.bm // 4 + a_pad, t.bn // 4 + b_pad %}
 var<workgroup> a_tile: array<vec4<f32>, {{ t.buffers * t.bk * a_pitch }}>;
 var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
@@ -57,7 +58,12 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% for l in range(loads) %}
         {
             let k = k0 + ak + {{ l * threads // (t.bm // 4) }}u;
-            areg{{ l }} = select(vec4<f32>(0.0), {{ read4("a", "abase + min(k, p.k - 1u) * p.a_k") }}, k < k_last);
+{% if scattered %}
+            let row = taps[k].z;
+{% else %}
+            let row = min(k, p.k - 1u);
+{% endif %}
+            areg{{ l }} = select(vec4<f32>(0.0), {{ read4("a", "abase + row * p.a_k") }}, k < k_last);
         }
 {% endfor %}
 {% endmacro %}
@@ -81,7 +87,7 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% if mode == "weight" %}
             let step = (kc / p.places) * p.a_i + kc % p.places;
 {% else %}
-            let step = kc * p.a_k;
+            let step = {{ "taps[kc].z" if scattered else "kc" }} * p.a_k;
 {% endif %}
 {% for l in range(loads) %}
             let at{{ l }} = abase{{ l }} + step;
@@ -105,8 +111,12 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
     let brow = lid % {{ t.bn }}u;
     let bk = lid / {{ t.bn }}u;
     let bn = min(n0 + brow, p.n - 1u);
+{% if b_class == "p" %}
+    let bbase = bstart + (bn / p.places) * p.b_i + bn % p.places;
+{% else %}
     let bplace = places[bn % p.places];
     let bbase = bstart + (bn / p.places) * p.b_i + bplace.x;
+{% endif %}
 {% endif %}
 {% endmacro %}
 {% macro load_image(loads) %}
@@ -115,6 +125,10 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% if b_class == "v" %}
             let k = k0 + bk + {{ l * threads // (t.bn // 4) }}u;
             breg{{ l }} = select(vec4<f32>(0.0), {{ read4("b", "bbase + min(k, p.k - 1u) * p.b_k") }}, k < k_last);
+{% elif b_class == "p" %}
+            let k = k0 + bk + {{ l * threads // t.bn }}u;
+            let at = bbase + min(k, p.k - 1u) * p.b_k;
+            breg{{ l }} = select(0.0, {{ read("b", "at") }}, k < k_last);
 {% else %}
             let tap = taps[k0 + bk + {{ l * threads // t.bn }}u];
             let inside = (tap.y & bplace.y) == 0u;
@@ -138,13 +152,24 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
     let bk = lid % {{ t.bk }}u;
     let brow = lid / {{ t.bk }}u;
 {% for l in range(loads) %}
+{% if b_class == "p" %}
+    let btap{{ l }} = min(n0 + brow + {{ l * threads // t.bk }}u, p.n - 1u) * p.b_r;
+{% else %}
     let btap{{ l }} = taps[min(n0 + brow + {{ l * threads // t.bk }}u, p.n - 1u)];
+{% endif %}
 {% endfor %}
 {% endmacro %}
 {% macro load_taps(loads) %}
         {
             let k = k0 + bk;
             let kc = min(k, p.k - 1u);
+{% if b_class == "p" %}
+            let base = bstart + (kc / p.places) * p.b_i + kc % p.places;
+{% for l in range(loads) %}
+            let at{{ l }} = base + btap{{ l }};
+            breg{{ l }} = select(0.0, {{ read("b", "at%d" % l) }}, k < k_last);
+{% endfor %}
+{% else %}
             let place = places[kc % p.places];
             let base = bstart + (kc / p.places) * p.b_i + place.x;
             let bits = select(0xffffffffu, place.y, k < k_last);
@@ -153,6 +178,7 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
             let at{{ l }} = select(0u, base + btap{{ l }}.x, inside{{ l }});
             breg{{ l }} = select(0.0, {{ read("b", "at%d" % l) }}, inside{{ l }});
 {% endfor %}
+{% endif %}
         }
 {% endmacro %}
 {% macro keep_taps(loads) %}
@@ -181,8 +207,9 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     if (group >= p.total) {
         return;
     }
-    let tx = lid % {{ ntx }}u;
-    let ty = lid / {{ ntx }}u;
+    // Threads that run together take {{ t.warp }} rows by {{ wn }} columns: both their reads of a step stay few and whole.
+    let ty = lid / 32u / {{ ntx // wn }}u * {{ t.warp }}u + lid % 32u / {{ wn }}u;
+    let tx = lid / 32u % {{ ntx // wn }}u * {{ wn }}u + lid % {{ wn }}u;
     // Neighbours read the same part of the image.
     let m0 = (group % p.tiles_m) * {{ t.bm }}u;
     let n0 = (group / p.tiles_m % p.tiles_n) * {{ t.bn }}u;
@@ -275,7 +302,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         let n = nt + {{ h * ntx * 4 + j }}u;
         if (n < p.n) {
 {% if mode == "image" %}
-            let at = ostart + (n / p.places) * p.o_i + {{ "places[n % p.places].z" if b_class == "g" else "n % p.places" }};
+            let at = ostart + (n / p.places) * p.o_i + {{ "places[n % p.places].z" if scattered else "n % p.places" }};
 {% else %}
             let at = ostart + n;
 {% endif %}
