@@ -51,13 +51,14 @@ class Convolution:
     out: Matrix
     bias: Matrix | None = None
     plain: bool = False  # b is read as it lies: positions are neighbours and there is one tap
-    scattered: bool = False  # positions are not neighbours in the output, nor are k's rows in a: the tables say where
+    single: bool = False  # one tap, which every position meets
+    scattered: bool = False  # positions are not neighbours in the output, nor (of many taps) k's rows in a
 
 
 def plan(q: Convolution, caps: Caps) -> Plan:
     a_class = _a_class(q)
     vector_b = q.plain and q.places % 4 == 0 and _quarters(q.b.offset, q.b.outer, q.b.inner, q.b.row)
-    b_class = "v" if vector_b else "p" if q.plain else "g"
+    b_class = "v" if vector_b else "p" if q.plain else "q" if q.single else "g"
     tile, splits, chunk = _choose(q, a_class, b_class, caps)
     tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
     total = q.groups * splits * tiles_m * tiles_n
@@ -80,7 +81,7 @@ def plan(q: Convolution, caps: Caps) -> Plan:
     words += [q.a.offset // ua, a_row, a_col, q.a.inner // ua, q.a.outer // ua]
     words += [q.b.offset // ub, q.b.row // ub, q.b.row // ub, q.b.inner // ub, q.b.outer // ub]
     words += [out.offset // uo, out.row // uo, out.inner // uo, out.outer // uo, count // uo]
-    bindings = ["a", "b"] + ([] if q.plain else ["taps", "places"])
+    bindings = ["a", "b"] + (["taps"] if b_class == "g" else []) + (["places"] if _listed(b_class, q.scattered) else [])
     if bias is not None:
         words += [bias.offset, bias.row]
         bindings.append("c")
@@ -90,6 +91,11 @@ def plan(q: Convolution, caps: Caps) -> Plan:
         return Plan(tuple(steps), {})
     steps.append(finish(q.out.dtype, q.bias, count, splits, q.places, q.groups * q.m, caps))
     return Plan(tuple(steps), {"part": (splits * count, FLOAT32)})
+
+
+def _listed(b_class: str, scattered: bool) -> bool:
+    """Whether the kernel reads where positions lie."""
+    return b_class in "gq" or scattered
 
 
 def _quarters(*numbers: int) -> bool:
@@ -159,8 +165,9 @@ def _program(
         ("b_in", "read", elements.array_type(dtype, "v" if b_class == "v" else "e", caps)),
     ]
     if b_class == "g":
-        taps = "array<vec4<u32>>" if scattered else "array<vec2<u32>>"
-        bindings += [("taps", "read", taps), ("places", "read", "array<vec4<u32>>")]
+        bindings.append(("taps", "read", "array<vec4<u32>>" if scattered else "array<vec2<u32>>"))
+    if _listed(b_class, scattered):
+        bindings.append(("places", "read", "array<vec4<u32>>"))
     if bias:
         bindings.append(("c_in", "read", elements.array_type(dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out, store, caps)))

@@ -46,7 +46,7 @@ def fused(rows: int, length: int, strided: bool, caps: Caps) -> bool:
         if strided and length >= 2 * BAND and rows >= THREADS["cpu"]:
             return False
         return length <= TRIPS["cpu"] and (rows >= 8 or length <= 4096)
-    return length < 16384 or rows >= 256 or (length < 65536 and rows >= 64)
+    return length < 16384 or rows >= 512 or (length < 65536 and rows >= 64)
 
 
 def plan(

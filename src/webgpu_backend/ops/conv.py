@@ -45,6 +45,11 @@ class Geometry:
         """One tap that meets each position: the image is the matrix."""
         return self.taps == 1 and self.x_sizes == self.y_sizes and self.padding == (0, 0, 0)
 
+    @property
+    def inside(self) -> bool:
+        """One tap, without padding: every position meets it."""
+        return self.taps == 1 and self.padding == (0, 0, 0)
+
     def gather(self, kind: str, image: torch.Tensor, positions) -> Gather:
         sizes = self.y_sizes if kind in "tu" else self.x_sizes
         strides = image.stride()
@@ -53,8 +58,8 @@ class Geometry:
             kind, sizes, (strides[1], *spatial), positions, self.window, self.stride, self.padding, self.dilation
         )
 
-    def gathered(self, dtype: torch.dtype, rows: int, places: int) -> bool:
-        """Whether the table-driven kernels take a product of these rows and positions."""
+    def gathered(self, dtype: torch.dtype, rows: int | None, places: int) -> bool:
+        """Whether the table-driven kernels take a product of these rows and positions (None: of any rows)."""
         return self.some and tables.served(dtype, rows, self.window, places)
 
     def single(self, dtype: torch.dtype) -> bool:
@@ -133,7 +138,7 @@ def _plan_forward(key, g: Geometry, x, weight, bias, y_shape):
         "image", rows, g.batch * g.y_count, k, g.y_count, g.groups, matrix(weight, k, 1, rows * k),
         matrix(x, channel, 0, g.x_channels * channel, x.stride(0)),
         Matrix(T.dtype_of(x), 0, g.y_count, 1, rows * g.y_count, y_shape[1] * g.y_count), _bias(bias),
-        plain=g.pointwise and x.is_contiguous(),
+        plain=g.pointwise and x.is_contiguous(), single=g.inside,
     )  # fmt: skip
     made = plan(product, caps())
     return tables.remember(key, y_shape, x.dtype, made, lambda: g.tables(False, x, g.x_channels, g.y_sizes))
@@ -184,14 +189,17 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups)
 def _plan_image(key, g: Geometry, dy, turned, bias, x_shape, phase=None):
     """`phase`: which of an output's places and of the window's taps this is."""
     rows, k = g.x_channels, g.y_channels * g.taps
-    plane, column = (g.x_count, g.taps) if phase is None else (numel(phase.sizes), numel(phase.window))
+    plane, taps = (g.x_count, g.taps) if phase is None else (numel(phase.sizes), numel(phase.window))
+    plain = g.pointwise and dy.is_contiguous()
+    a = matrix(turned, 1, rows, rows * g.y_channels * taps)
+    if phase is not None and plain:  # one of the taps for each y channel
+        a = a._replace(offset=a.offset + rows * int(phase.tap((1, 1, 1))), col=rows * taps)
     channel = dy.stride(1)
     product = Convolution(
-        "image", rows, g.batch * g.x_count, k, g.x_count, g.groups,
-        matrix(turned, 1, rows, rows * g.y_channels * column),
+        "image", rows, g.batch * g.x_count, k, g.x_count, g.groups, a,
         matrix(dy, channel, 0, g.y_channels * channel, dy.stride(0)),
-        Matrix(T.dtype_of(dy), 0, plane, 1, rows * plane, x_shape[1] * plane), _bias(bias),
-        plain=g.pointwise and dy.is_contiguous() and phase is None, scattered=phase is not None,
+        Matrix(T.dtype_of(dy), 0, plane, 1, rows * plane, x_shape[1] * plane), _bias(bias), plain,
+        scattered=phase is not None,
     )  # fmt: skip
     made = plan(product, caps())
     sizes = x_shape if phase is None else None
@@ -250,11 +258,11 @@ def backward_weight(x, dy, weight_shape, stride, padding, dilation, groups):
         g = Geometry(x.shape, dy.shape, weight_shape, stride, padding, dilation, groups)
         if winograd.served(g, x.dtype):
             return winograd.backward_weight(x, dy, weight_shape, padding)
-        if g.gathered(x.dtype, g.y_channels, g.y_count):
-            return tables.run(_plan_weight(key, g, x, dy, weight_shape), dy, x)
         if g.single(x.dtype):
             made = depthwise.plan_weight(g.alone(False, x), matrix(dy, 0, 0, 0, dy.stride(0)), T.dtype_of(x), caps())
             return tables.run(tables.remember(key, weight_shape, x.dtype, made), dy, x)
+        if g.gathered(x.dtype, None, g.y_count):
+            return tables.run(_plan_weight(key, g, x, dy, weight_shape), dy, x)
         rows, columns = g.y_channels, g.x_channels * g.taps
         a = matrix(dy, dy.stride(1), 1, rows * dy.stride(1), dy.stride(0))
         out = Matrix(T.dtype_of(x), 0, columns, 1, rows * columns, 0)
@@ -278,6 +286,7 @@ def _plan_weight(key, g: Geometry, x, dy, weight_shape):
         matrix(dy, dy.stride(1), 1, rows * dy.stride(1), dy.stride(0)),
         matrix(x, channel, 0, g.x_channels * channel, x.stride(0)),
         Matrix(T.dtype_of(x), 0, columns, 1, rows * columns, 0), plain=g.pointwise and x.is_contiguous(),
+        single=g.inside,
     )  # fmt: skip
     made = plan(product, caps())
     return tables.remember(key, weight_shape, x.dtype, made, lambda: g.tables(False, x, g.x_channels, g.y_sizes))

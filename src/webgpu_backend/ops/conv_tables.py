@@ -40,9 +40,10 @@ def floats(dtype: torch.dtype) -> bool:
     return caps().kind == "gpu" and dtype in (torch.float32, torch.float16, torch.bfloat16)
 
 
-def served(dtype: torch.dtype, rows: int, window, places: int) -> bool:
+def served(dtype: torch.dtype, rows: int | None, window, places: int) -> bool:
     """Whether the table-driven kernels take this: a big GPU, floats, enough rows to share what is gathered."""
-    return floats(dtype) and rows > 8 and sum(k for k in window if k > 1) <= BITS and 0 < places <= _MOST_PLACES
+    enough = rows is None or rows > 8
+    return floats(dtype) and enough and sum(k for k in window if k > 1) <= BITS and 0 < places <= _MOST_PLACES
 
 
 def find(key: tuple) -> Call | None:
@@ -59,7 +60,7 @@ def remember(key: tuple, sizes, dtype: torch.dtype, found: Plan, tables=None) ->
     call.taps = call.places = None
     if len(_calls) >= _MOST_CALLS:
         clear()
-    if any(5 in bound for _, bound, _, _ in call.steps):
+    if any({5, 6} & {*bound} for _, bound, _, _ in call.steps):
         made = [keep(t.to(torch.int32).to(T.DEVICE)) for t in tables()]
         if _kept[0] > _MOST_BYTES:
             clear()

@@ -1,5 +1,7 @@
 // A convolution as a matrix product over all images at once. Nothing here knows a window: an element of the image is
 // where a position's offset and a tap's offset add up, and it is zero where their bits meet (outside the image).
+// Classes of the image: g as said; of a single tap, which all positions meet: q where they are listed, p where they are
+// neighbours, v where four are read at once.
 struct P {
 {% for field in fields %}
     {{ field }},
@@ -15,6 +17,8 @@ struct P {
 {% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
 {% set threads = nty * ntx %}
 {% set wn = 32 // t.warp %}
+{# The rows of the left operand that k counts are listed with the taps. #}
+{% set listed = scattered and b_class == "g" %}
 {% set a_pitch, b_pitch = t.bm // 4 + a_pad, t.bn // 4 + b_pad %}
 var<workgroup> a_tile: array<vec4<f32>, {{ t.buffers * t.bk * a_pitch }}>;
 var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
@@ -58,7 +62,7 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% for l in range(loads) %}
         {
             let k = k0 + ak + {{ l * threads // (t.bm // 4) }}u;
-{% if scattered %}
+{% if listed %}
             let row = taps[k].z;
 {% else %}
             let row = min(k, p.k - 1u);
@@ -87,7 +91,7 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% if mode == "weight" %}
             let step = (kc / p.places) * p.a_i + kc % p.places;
 {% else %}
-            let step = {{ "taps[kc].z" if scattered else "kc" }} * p.a_k;
+            let step = {{ "taps[kc].z" if listed else "kc" }} * p.a_k;
 {% endif %}
 {% for l in range(loads) %}
             let at{{ l }} = abase{{ l }} + step;
@@ -113,6 +117,8 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
     let bn = min(n0 + brow, p.n - 1u);
 {% if b_class == "p" %}
     let bbase = bstart + (bn / p.places) * p.b_i + bn % p.places;
+{% elif b_class == "q" %}
+    let bbase = bstart + (bn / p.places) * p.b_i + places[bn % p.places].x;
 {% else %}
     let bplace = places[bn % p.places];
     let bbase = bstart + (bn / p.places) * p.b_i + bplace.x;
@@ -125,7 +131,7 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% if b_class == "v" %}
             let k = k0 + bk + {{ l * threads // (t.bn // 4) }}u;
             breg{{ l }} = select(vec4<f32>(0.0), {{ read4("b", "bbase + min(k, p.k - 1u) * p.b_k") }}, k < k_last);
-{% elif b_class == "p" %}
+{% elif b_class in "pq" %}
             let k = k0 + bk + {{ l * threads // t.bn }}u;
             let at = bbase + min(k, p.k - 1u) * p.b_k;
             breg{{ l }} = select(0.0, {{ read("b", "at") }}, k < k_last);
@@ -152,7 +158,7 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
     let bk = lid % {{ t.bk }}u;
     let brow = lid / {{ t.bk }}u;
 {% for l in range(loads) %}
-{% if b_class == "p" %}
+{% if b_class in "pq" %}
     let btap{{ l }} = min(n0 + brow + {{ l * threads // t.bk }}u, p.n - 1u) * p.b_r;
 {% else %}
     let btap{{ l }} = taps[min(n0 + brow + {{ l * threads // t.bk }}u, p.n - 1u)];
@@ -163,8 +169,8 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
         {
             let k = k0 + bk;
             let kc = min(k, p.k - 1u);
-{% if b_class == "p" %}
-            let base = bstart + (kc / p.places) * p.b_i + kc % p.places;
+{% if b_class in "pq" %}
+            let base = bstart + (kc / p.places) * p.b_i + {{ "places[kc % p.places].x" if b_class == "q" else "kc % p.places" }};
 {% for l in range(loads) %}
             let at{{ l }} = base + btap{{ l }};
             breg{{ l }} = select(0.0, {{ read("b", "at%d" % l) }}, k < k_last);
