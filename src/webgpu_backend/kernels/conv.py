@@ -127,20 +127,20 @@ def _fits(tile: Tile, pads: tuple[int, int], caps: Caps) -> bool:
 
 def _choose(q: Convolution, a_class: str, b_class: str, caps: Caps) -> tuple[Tile, int, int]:
     """The tile and the parts of k that should take the least time."""
-    card, best = tuning(), None
+    card, best, count = tuning(), None, q.groups * q.m * q.n
     for tile in TILES:
         if not _fits(tile, _pads(q.mode, a_class, b_class), caps):
             continue
         groups = q.groups * -(-q.m // tile.bm) * -(-q.n // tile.bn)
         for parts in SPLITS:
-            if parts > 1 and (q.scattered or q.k < parts * SPLIT_DEPTH):
+            if parts > 1 and (q.scattered or q.k < parts * SPLIT_DEPTH or 4 * parts * count > caps.max_binding):
                 break
             chunk = -(-q.k // (parts * tile.bk)) * tile.bk
             splits = -(-q.k // chunk)
             waves = max(-(-groups * splits // card.units), tile.alone)
             time = waves * 2.0 * tile.bm * tile.bn * (chunk + START) * card.units / (tile.rate * 1e6)
             if splits > 1:
-                time += card.launch + splits * q.groups * q.m * q.n * 8 / card.bandwidth
+                time += card.launch + splits * count * 8 / card.bandwidth
             if best is None or time < best[0]:
                 best = (time, tile, splits, chunk)
     if best is None:

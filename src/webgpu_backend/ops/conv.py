@@ -25,7 +25,7 @@ aten = torch.ops.aten
 class Geometry:
     """A convolution as if it were three-dimensional: x windows over, y positions; `groups` blocks of channels."""
 
-    def __init__(self, x_shape, y_shape, weight_shape, stride, padding, dilation, groups):
+    def __init__(self, x_shape, y_shape, weight_shape, stride, padding, dilation, groups, small=False):
         def three(values, default):
             return (default,) * (3 - len(values)) + tuple(values)
 
@@ -34,7 +34,7 @@ class Geometry:
         self.x_sizes, self.y_sizes = three(x_shape[2:], 1), three(y_shape[2:], 1)
         self.window = three(weight_shape[2:], 1)
         self.stride, self.padding, self.dilation = three(stride, 1), three(padding, 0), three(dilation, 1)
-        self.groups = groups
+        self.groups, self.small = groups, small  # small: every tensor fits one binding
         self.taps = self.window[0] * self.window[1] * self.window[2]
         self.x_count = self.x_sizes[0] * self.x_sizes[1] * self.x_sizes[2]
         self.y_count = self.y_sizes[0] * self.y_sizes[1] * self.y_sizes[2]
@@ -60,11 +60,12 @@ class Geometry:
 
     def gathered(self, dtype: torch.dtype, rows: int | None, places: int) -> bool:
         """Whether the table-driven kernels take a product of these rows and positions (None: of any rows)."""
-        return self.some and tables.served(dtype, rows, self.window, places)
+        return self.some and self.small and tables.served(dtype, rows, self.window, places)
 
     def single(self, dtype: torch.dtype) -> bool:
         """Groups of one input channel, which few outputs share."""
-        return self.some and self.x_channels == 1 and self.y_channels <= 8 and self.groups > 1 and tables.floats(dtype)
+        few = self.x_channels == 1 and self.y_channels <= 8 and self.groups > 1
+        return self.some and self.small and few and tables.floats(dtype)
 
     def turned(self, weight: torch.Tensor) -> torch.Tensor:
         """[groups, y channels, taps, x channels]: rows of the left operand (x channels) are neighbours in memory."""
@@ -102,12 +103,13 @@ def _bias(bias) -> Matrix | None:
 def forward(x, weight, bias, y_shape, stride, padding, dilation, groups):
     """y = x * weight; weight is [y channels, x channels / groups, window]."""
     key = ("conv", *key_of(x), *key_of(weight), *_bias_key(bias), y_shape, stride, padding, dilation, groups)
-    found = tables.find(key)
+    small = tables.bindable(numel(y_shape), x, weight)
+    found = tables.find(key) if small else None
     if found is not None:
         return tables.run(found, weight, x, bias)
     call = plans.get(key)
     if call is None:
-        g = Geometry(x.shape, y_shape, weight.shape, stride, padding, dilation, groups)
+        g = Geometry(x.shape, y_shape, weight.shape, stride, padding, dilation, groups, small)
         if winograd.served(g, x.dtype):
             return winograd.forward(x, weight, bias, y_shape, padding)
         if g.gathered(x.dtype, g.y_channels, g.y_count):
@@ -147,7 +149,8 @@ def _plan_forward(key, g: Geometry, x, weight, bias, y_shape):
 def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups):
     """dx of `forward`, which is also the transposed convolution of dy."""
     key = ("conv_t", *key_of(dy), *key_of(weight), *_bias_key(bias), x_shape, stride, padding, dilation, groups)
-    g = Geometry(x_shape, dy.shape, weight.shape, stride, padding, dilation, groups)
+    small = tables.bindable(numel(x_shape), dy, weight)
+    g = Geometry(x_shape, dy.shape, weight.shape, stride, padding, dilation, groups, small)
     if g.single(dy.dtype):
         found = tables.find(key)
         if found is None:
@@ -158,7 +161,7 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups)
     if winograd.served(g, dy.dtype):
         return winograd.backward_image(dy, weight, bias, x_shape, padding)
     if g.some and max(stride) > 1 and max(dilation) == 1:
-        return _by_phases(dy, weight, bias, x_shape, stride, padding, groups)
+        return _by_phases(dy, weight, bias, x_shape, stride, padding, groups, g)
     if g.gathered(dy.dtype, g.x_channels, g.x_count):
         turned = g.turned(weight)
         found = tables.find(key) or _plan_image(key, g, dy, turned, bias, x_shape)
@@ -206,7 +209,7 @@ def _plan_image(key, g: Geometry, dy, turned, bias, x_shape, phase=None):
     return tables.remember(key, sizes, dy.dtype, made, lambda: g.tables(True, dy, g.y_channels, g.x_sizes, phase))
 
 
-def _by_phases(dy, weight, bias, x_shape, stride, padding, groups):
+def _by_phases(dy, weight, bias, x_shape, stride, padding, groups, whole: Geometry):
     """A position meets only every stride-th tap: one product of unit step for each phase, without the zeros between.
 
     Where (i + padding) % s = r, the taps are r, r + s, ...; the phase is the transposed convolution of those.
@@ -218,7 +221,6 @@ def _by_phases(dy, weight, bias, x_shape, stride, padding, groups):
             fill(out, 0)
         else:
             out.copy_(bias.view(-1, *unit).expand(x_shape))
-    whole = Geometry(x_shape, dy.shape, weight.shape, stride, padding, unit, groups)
     turned = None
     for phase in product(*(range(min(s, k)) for s, k in zip(stride, weight.shape[2:]))):
         first = tuple((r - p) % s for r, p, s in zip(phase, padding, stride))
@@ -228,7 +230,7 @@ def _by_phases(dy, weight, bias, x_shape, stride, padding, groups):
         inset = tuple((i + p - r) // s for i, p, r, s in zip(first, padding, phase, stride))
         window = tuple(len(range(r, k, s)) for r, k, s in zip(phase, weight.shape[2:], stride))
         part_shape = (*x_shape[:2], *sizes)
-        g = Geometry(part_shape, dy.shape, (*weight.shape[:2], *window), unit, inset, unit, groups)
+        g = Geometry(part_shape, dy.shape, (*weight.shape[:2], *window), unit, inset, unit, groups, whole.small)
         if not g.gathered(dy.dtype, g.x_channels, g.x_count):
             taps = weight[(..., *(slice(r, None, s) for r, s in zip(phase, stride)))].contiguous()
             part = out[(..., *(slice(i, None, s) for i, s in zip(first, stride)))]
@@ -250,12 +252,13 @@ def backward_weight(x, dy, weight_shape, stride, padding, dilation, groups):
     """dw of `forward`, laid out as its weight."""
     dy = dy.contiguous()
     key = ("conv_w", *key_of(x), *key_of(dy), weight_shape, stride, padding, dilation, groups)
-    found = tables.find(key)
+    small = tables.bindable(numel(weight_shape), x, dy)
+    found = tables.find(key) if small else None
     if found is not None:
         return tables.run(found, dy, x)
     call = plans.get(key)
     if call is None:
-        g = Geometry(x.shape, dy.shape, weight_shape, stride, padding, dilation, groups)
+        g = Geometry(x.shape, dy.shape, weight_shape, stride, padding, dilation, groups, small)
         if winograd.served(g, x.dtype):
             return winograd.backward_weight(x, dy, weight_shape, padding)
         if g.single(x.dtype):

@@ -40,6 +40,12 @@ def floats(dtype: torch.dtype) -> bool:
     return caps().kind == "gpu" and dtype in (torch.float32, torch.float16, torch.bfloat16)
 
 
+def bindable(elements: int, *tensors) -> bool:
+    """Whether the tensors, and a result of so many elements, can be bound whole: larger ones are products in parts."""
+    limit = gpu().queue.caps.max_binding
+    return 4 * elements <= limit and all(T.block_of(t).size <= limit for t in tensors if t.numel())
+
+
 def served(dtype: torch.dtype, rows: int | None, window, places: int) -> bool:
     """Whether the table-driven kernels take this: a big GPU, floats, enough rows to share what is gathered."""
     enough = rows is None or rows > 8

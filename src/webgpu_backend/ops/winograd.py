@@ -16,13 +16,14 @@ FEWEST = 1 << 20  # multiplications of the sixteen products
 
 def served(g, dtype: torch.dtype) -> bool:
     """`g` is the geometry of the forward pass."""
-    if not (tables.floats(dtype) and g.groups == 1 and g.dims == 2 and g.some):
+    if not (tables.floats(dtype) and g.groups == 1 and g.dims == 2 and g.some and g.small):
         return False
     unit = (1, 1, 1)
     if g.window != (1, 3, 3) or g.stride != unit or g.dilation != unit or max(g.padding) > 2:
         return False
-    tiles, fewest, most = Tiles(g.batch, g.y_sizes).count, *sorted((g.x_channels, g.y_channels))
-    return fewest >= CHANNELS and 16 * most * tiles <= MOST and most * fewest * tiles >= FEWEST
+    tiles, (fewest, most) = Tiles(g.batch, g.y_sizes).count, sorted((g.x_channels, g.y_channels))
+    size = 16 * most * max(tiles, fewest)
+    return fewest >= CHANNELS and most * fewest * tiles >= FEWEST and size <= MOST and tables.bindable(size)
 
 
 class Tiles:
