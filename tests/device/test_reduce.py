@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+from functools import cache
 
 import pytest
 import torch
@@ -213,6 +214,36 @@ def test_sum_accuracy():
     assert abs(device.view(-1, 5).sum(0).cpu().double() - x.view(-1, 5).double().sum(0)).max() / (exact / 5) < 1e-5
     assert abs(device.view(5, -1).mean(1).cpu().double() - x.view(5, -1).double().mean(1)).max() < 1e-5
     assert abs(device.var().item() - x.double().var()) < 1e-6
+
+
+LONG = {
+    "sum": lambda x: x.sum(), "mean": lambda x: x.mean(), "var": lambda x: x.var(), "std": lambda x: (x + 9).std(),
+    "nansum": lambda x: x.nansum(), "norm": lambda x: x.norm(), "norm 1": lambda x: torch.linalg.vector_norm(x, 1),
+    "norm 3": lambda x: torch.linalg.vector_norm(x, 3), "logsumexp": lambda x: x.logsumexp(0),
+    "prod": lambda x: (1 + (x - 0.5) * 2**-10).prod(), "sum of columns": lambda x: x.view(-1, 8).sum(0),
+    "var of rows": lambda x: x.view(8, -1).var(1), "mean of columns": lambda x: x.view(-1, 8).mean(0),
+    "norm of columns": lambda x: x.view(-1, 8).norm(dim=0),
+    "prod of rows": lambda x: (1 + (x.view(8, -1) - 0.5) * 2**-10).prod(1),
+}  # fmt: skip
+
+
+@cache
+def ten_million():
+    """Multiples of 1/1024 on the device and as float64: what the functions make of them before reducing is exact."""
+    x = (torch.rand(10_000_000, generator=torch.Generator().manual_seed(1)) * 1024).round() / 1024
+    return x.to("webgpu"), x.double()
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_accurate_at_ten_million(name):
+    """Within 1e-5 of what float64 gives for the same numbers, and the same twice."""
+    if name.startswith("prod") and not gpu().caps.f64:
+        pytest.skip("a product of so many factors needs float64")
+    device, wide = ten_million()
+    exact = LONG[name](wide)
+    found = LONG[name](device)
+    assert torch.equal(found.cpu(), LONG[name](device).cpu())
+    assert ((found.cpu().double() - exact) / exact).abs().max() < 1e-5
 
 
 def test_variance_of_shifted_data():

@@ -7,10 +7,12 @@ import torch
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels.reduce import Spec
+from ..launch import caps
 from .reduction import Reduction, normal_dims
 from .table import custom
 
 _UNSIGNED = {torch.uint8: 8, torch.uint16: 16, torch.uint32: 32, torch.uint64: 64}
+MANY = 4096  # factors whose roundings add up to more than 1e-5
 _NONE = 0xFFFFFFFF  # no index yet
 
 SUM = Reduction(Spec("sum", "acc + a", "acc + o_acc"), 0)
@@ -102,16 +104,21 @@ def mean_dim(self, dim, keepdim=False, *, dtype=None):
     return MEAN((self,), _dims(dim), keepdim, _need(out), (out,))[0]
 
 
+def _product_in(x: torch.Tensor, out: torch.dtype) -> torch.dtype:
+    """Every factor of a product adds a rounding, in whatever order: many take the wider type where there is one."""
+    return torch.float64 if out is torch.float32 and x.numel() > MANY and caps().f64 else _need(out)
+
+
 @custom("prod")
 def prod_all(self, *, dtype=None):
     out = dtype or (torch.int64 if _integral(self.dtype) else self.dtype)
-    return PROD((self,), None, False, _need(out), (out,))[0]
+    return PROD((self,), None, False, _product_in(self, out), (out,))[0]
 
 
 @custom("prod.dim_int")
 def prod_dim(self, dim, keepdim=False, *, dtype=None):
     out = dtype or (torch.int64 if _integral(self.dtype) else self.dtype)
-    return PROD((self,), dim, keepdim, _need(out), (out,))[0]
+    return PROD((self,), dim, keepdim, _product_in(self, out), (out,))[0]
 
 
 # -- truth and counts

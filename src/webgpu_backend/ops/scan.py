@@ -9,6 +9,7 @@ from ..kernels import scan
 from ..kernels.indexed import plain
 from ..kernels.layout import numel
 from ..launch import caps, launch
+from .reduce import MANY
 from .table import custom
 
 _WIDE = {
@@ -97,7 +98,10 @@ def cumsum(self, dim, *, dtype=None):
 
 @custom("cumprod")
 def cumprod(self, dim, *, dtype=None):
-    return accumulate("cumprod", self, dim, _integral_to_long(self, dtype))
+    wanted = _integral_to_long(self, dtype)
+    if wanted is torch.float32 and self.dim() and self.numel() > MANY and caps().f64 and self.shape[dim] > MANY:
+        return accumulate("cumprod", self, dim, torch.float64).to(wanted)
+    return accumulate("cumprod", self, dim, wanted)
 
 
 @custom("logcumsumexp", "_logcumsumexp")

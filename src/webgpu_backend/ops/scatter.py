@@ -6,6 +6,7 @@ import torch
 from torch._prims_common import canonicalize_dim
 
 from .. import tensor as T
+from ..kernels import index as index_kernel
 from ..kernels import scatter as kernel
 from ..kernels.layout import grid, numel
 from ..kernels.pointwise import WORKGROUP
@@ -14,10 +15,11 @@ from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
 from .copy import clone, device_copy, fill
 from .elementwise import _check_overlap
-from .indexing import along, key_of, like, remember
+from .indexing import along, axis, key_of, like, remember
 from .table import custom
 
 aten = torch.ops.aten
+_deterministic = torch.are_deterministic_algorithms_enabled
 PLANS: dict[tuple, tuple] = {}
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MASK = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFFFFFF, 8: 0xFFFFFFFFFFFFFFFF}
@@ -53,10 +55,18 @@ def bits(value, dtype: torch.dtype) -> bytes:
     return struct.pack("<Q" if item == 8 else "<I", number)
 
 
-def write(key: tuple, how: str, self: torch.Tensor, indices: list, value, layout, chain=None) -> None:
+def write(key: tuple, how: str, self: torch.Tensor, indices: list, value, layout, chain=None, distinct=False) -> None:
     """self (how)= value through indices. `layout(self)` gives (shape, strides of self, axes) for a missing plan;
-    `value` is a number, or a tensor of self's dtype over that shape; `chain` bounds how many values meet.
+    `value` is a number, or a tensor of self's dtype over that shape; `chain` bounds how many values meet; `distinct`:
+    none do.
+
+    Where several values meet, atomics take them in an order that varies, and so may the last bits of a sum, or which
+    of them stays. Under `torch.use_deterministic_algorithms(True)` they are taken in the order of their places.
     """
+    ordered = _deterministic() and not distinct and isinstance(value, torch.Tensor)
+    if ordered and how == "set":
+        _in_order(how, self, indices, value, layout, chain)
+        return
     if how != "set":
         if self.dtype in WIDE:
             # Summing in the narrow dtype would round at every step, in an order that varies.
@@ -66,8 +76,16 @@ def write(key: tuple, how: str, self: torch.Tensor, indices: list, value, layout
             device_copy(wide, self)
             return
         if self.dtype is torch.complex64 and how == "sum":
+            if ordered and not self.is_contiguous():
+                whole = duplicate(self)
+                write(key, how, whole, indices, value, layout, chain)
+                device_copy(whole, self)
+                return
             real, parts = torch.view_as_real(self), torch.view_as_real(value.resolve_conj())
             write(("parts", *key), how, real, indices, parts, lambda _: _in_parts(layout(self)), chain)
+            return
+        if ordered and self.dtype.is_floating_point and how in ("sum", "prod"):
+            _in_order(how, self, indices, value, layout, chain)
             return
         if not kernel.atomic(how, T.dtype_of(self)):
             _through_lists(how, self, indices, value, layout, chain)
@@ -114,6 +132,46 @@ def _in_parts(layout):
     shape, strides, axes = layout
     axes = [a._replace(strides=(*a.strides, 0), step=2 * a.step) for a in axes]
     return (*shape, 2), (*(2 * s for s in strides), 1), axes
+
+
+def _in_order(how, self, indices, value, layout, chain) -> None:
+    """A stable sort by target element makes runs of the values that meet, in the order of their places."""
+    target = self if self.is_contiguous() and not self.storage_offset() else duplicate(self)
+    shape, strides, axes = layout(target)
+    n, count = target.numel(), numel(shape)
+    value = torch.as_strided(value, shape, _over(value, shape)).contiguous()
+    value = value.clone() if value.storage_offset() else value
+    own = torch.arange(n, dtype=torch.int32, device=self.device)
+    place = T.empty((count,), torch.int32)
+    plan = index_kernel.plan(shape, 4, strides, 0, axes, caps())
+    launch_guarded(plan.program, (own, *indices, place), plan.params, plan.grid)
+    place, order = place.sort(stable=True)
+    order32 = order.to(torch.int32)
+    same = place[1:] == place[:-1]
+    first = torch.nn.functional.pad(~same, (1, 0), value=True)
+    final = torch.nn.functional.pad(~same, (0, 1), value=True)
+
+    def put(size, where, values):
+        """An int32 for each of `size` elements, -1 where nothing is put; element `size` takes what does not count."""
+        made = fill(T.empty((size + 1,), torch.int32), -1)
+        one = axis(where, (1,), size + 1, 1, "scatter", 0, False)
+        write(("ordered",), "set", made, [where], values, lambda _: ((count,), (0,), [one]), distinct=True)
+        return made
+
+    if how == "set":
+        winner = put(n, torch.where(final, place, n), order32)[:n].view(target.shape)
+        taken = value.view(-1).index_select(0, winner.clamp(min=0).view(-1)).view(target.shape)
+        device_copy(torch.where(winner >= 0, taken, target), self)
+        return
+    after = torch.nn.functional.pad(torch.where(same, order32[1:], -1), (0, 1), value=-1)
+    following = put(count, order, after)
+    head = put(n, torch.where(first, place, n), order32)
+    c = caps()
+    program = kernel.walk_program(T.dtype_of(target), how, c)
+    for _ in range(-(-(chain or count) // kernel.WALK)):
+        launch(program, (value, following, head, target), struct.pack("<I", n), grid(n, WORKGROUP[c.kind], c))
+    if target is not self:
+        device_copy(target, self)
 
 
 def _through_lists(how, self, indices, value, layout, chain) -> None:
