@@ -30,9 +30,8 @@ RANDOM = {
 }  # fmt: skip
 # Random for some samples (dropout): those where the CPU differs from itself under another seed.
 SOMETIMES_RANDOM = {"nn.functional.scaled_dot_product_attention", "nn.functional.multi_head_attention_forward"}
-# Views of a part of a storage, addressed beyond that part: moving the tensor does not move the rest. And a reference
-# that wants its sections in a tensor of the CPU.
-UNMOVABLE = {"as_strided.partial_views", "_refs.as_strided.partial_views", "_refs.tensor_split"}
+# A reference that wants its sections in a tensor of the CPU.
+UNMOVABLE = {"_refs.tensor_split"}
 # PyTorch leaves open which of several equal values an index names, unless a stable order is asked for: such indices are
 # compared by the values they name. The number is where `dim` stands among the arguments.
 TIES = {"sort": 0, "argsort": 0, "topk": 1, "kthvalue": 1, "mode": 0}
@@ -63,6 +62,10 @@ def to_device(x, device):
         if x.layout is not torch.strided:
             raise Unmovable(f"layout {x.layout}")
         moved = x.detach().to(device)
+        if x.untyped_storage().nbytes() > x.numel() * x.element_size() and not x.is_conj() and not x.is_neg():
+            # A view of a part, with the rest of its storage: as_strided may address that.
+            whole = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
+            moved = whole.to(device, copy=True).as_strided(x.shape, x.stride(), x.storage_offset())
         return moved.requires_grad_(x.requires_grad)
     if isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu"):
         return torch.device(device)
