@@ -20,7 +20,6 @@ WRONG: dict[str, tuple] = {
     "grid_sampler_3d": ("as grid_sampler_2d", torch.float16, torch.bfloat16),
     "nn.functional.normalize": ("the CPU rounds the norm's gradient to 16 bits at every step", torch.bfloat16),
     "renorm": ("the CPU's gradient for p=inf is NaN: it compares float32 with float64 norms", torch.complex64),
-    "to_sparse": ("sparse tensors do not live on the device; the error says so",),
 }
 
 

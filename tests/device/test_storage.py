@@ -122,21 +122,6 @@ def test_no_way_to_numpy_or_dlpack():
     assert torch.from_dlpack(torch.ones(2)).tolist() == [1.0, 1.0], "the CPU's way stays open"
 
 
-def test_sparse_and_nested_tensors_are_refused():
-    with pytest.raises(NotImplementedError, match="webgpu: sparse"):
-        torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.ones(2), device=D)
-    with pytest.raises(NotImplementedError, match="webgpu"):
-        torch.ones(2, 2).to_sparse().to(D)
-    with pytest.raises(NotImplementedError, match="webgpu"):
-        torch.empty(2, 2, layout=torch.sparse_coo, device=D)
-
-
-@pytest.mark.fallback("aten::_to_sparse")
-def test_a_sparse_result_is_refused_too():
-    with pytest.raises(NotImplementedError, match="webgpu: torch.sparse_coo"):
-        torch.ones(2, device=D).to_sparse()
-
-
 def test_pinning_is_a_copy():
     x = torch.arange(4.0)
     assert torch.equal(x.pin_memory(), x)

@@ -11,7 +11,7 @@ from ..ops import hot
 from ..ops.elementwise import Elementwise, runner
 from ..ops.table import CHOICES, CUSTOM, POINTWISE, Choice, Pointwise
 from ..runtime.errors import BindingTooLarge
-from . import autocast, fallback, oversize, pieces  # noqa: F401  the rules register themselves
+from . import autocast, fallback, oversize, pieces, sparse  # noqa: F401  the rules register themselves
 
 aten = torch.ops.aten
 _libraries: list[torch.library.Library] = []
@@ -40,6 +40,7 @@ def register() -> None:
         ("NestedTensorPrivateUse1", "nested (strided layout)"),
     ):
         rest.fallback(_refused(kind), key)
+    sparse.register(library)
     # The DataLoader pins what it loads; memory that a driver has pinned is nothing WebGPU offers, a copy is.
     library.impl("_pin_memory", lambda self, device=None: self.clone(), "CPU")
     # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
@@ -50,9 +51,7 @@ def register() -> None:
 
 def _refused(kind: str):
     def kernel(op, *args, **kwargs):
-        raise NotImplementedError(
-            f"webgpu: {kind} tensors are not supported ({op.name()}); keep them on the CPU, or use dense tensors"
-        )
+        raise sparse.refusal(kind, op.name())
 
     return kernel
 

@@ -1,0 +1,122 @@
+"""Sparse tensors in coordinates: made, moved, made dense, added and multiplied as on the CPU; the rest is refused."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+D = "webgpu"
+
+
+def same(ours, theirs, **tolerance):
+    assert ours.device.type == D and ours.layout == theirs.layout
+    if theirs.is_sparse:
+        assert ours.shape == theirs.shape and ours.sparse_dim() == theirs.sparse_dim()
+        assert ours.is_coalesced() == theirs.is_coalesced() and ours._nnz() == theirs._nnz()
+        same(ours._indices(), theirs._indices())
+        same(ours._values(), theirs._values(), **tolerance)
+    else:
+        torch.testing.assert_close(ours.cpu(), theirs, **tolerance)
+
+
+def some(*shape, dtype=torch.float32, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randint(-9, 9, shape, generator=g).to(dtype)
+    return x * (torch.rand(shape, generator=g) < 0.3).to(dtype)
+
+
+def repeated():
+    """Not coalesced: places come twice, out of order."""
+    g = torch.Generator().manual_seed(5)
+    places = torch.stack((torch.randint(0, 6, (40,), generator=g), torch.randint(0, 7, (40,), generator=g)))
+    return torch.sparse_coo_tensor(places, torch.randn(40, generator=g), (6, 7))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64])
+def test_to_and_from_dense(dtype):
+    x = some(6, 7, dtype=dtype)
+    same(x.to(D).to_sparse(), x.to_sparse())
+    same(x.to(D).to_sparse().to_dense(), x)
+    assert torch.equal(x.to(D).to_sparse().cpu().to_dense(), x)
+
+
+def test_shapes():
+    x = some(4, 5, 3)
+    for dims in (1, 2, 3):
+        same(x.to(D).to_sparse(dims), x.to_sparse(dims))
+        same(x.to(D).to_sparse(dims).to_dense(), x)
+    for y in (torch.tensor(3.0), torch.zeros(0, 3), torch.zeros(4)):
+        same(y.to(D).to_sparse(), y.to_sparse())
+        same(y.to(D).to_sparse().to_dense(), y)
+
+
+def test_making_and_moving():
+    s = repeated()
+    t = torch.sparse_coo_tensor(s._indices(), s._values(), s.shape, device=D)
+    same(t, s)
+    same(s.to(D), s)
+    same(s.to(D).coalesce(), s.coalesce(), rtol=1e-5, atol=1e-6)
+    same(s.to(D).to_dense(), s.to_dense(), rtol=1e-5, atol=1e-6)
+    same(s.to(D).clone(), s.clone())
+    same(s.to(D).t().to_dense(), s.t().to_dense(), rtol=1e-5, atol=1e-6)
+    same(torch.sparse_coo_tensor(torch.tensor([[1, 2]]), torch.ones(2), device=D).to_dense(), torch.tensor([0.0, 1, 1]))
+    assert torch.sparse_coo_tensor((3, 4), device=D)._nnz() == 0
+    assert torch.empty(3, 4, layout=torch.sparse_coo, device=D).to_dense().shape == (3, 4)
+    assert "webgpu" in repr(t) and "sparse_coo" in repr(t)
+
+
+def test_arithmetic():
+    s, x = repeated(), some(6, 7, seed=3)
+    t, y = s.to(D), x.to(D)
+    near = {"rtol": 1e-5, "atol": 1e-5}
+    same((y + t), x + s, **near)
+    same(y.clone().add_(t, alpha=-0.5), x.clone().add_(s, alpha=-0.5), **near)
+    same((t + t).to_dense(), (s + s).to_dense(), **near)
+    same((t * 3).to_dense(), (s * 3).to_dense(), **near)
+    same((-t / 2).to_dense(), (-s / 2).to_dense(), **near)
+    same(y.sparse_mask(t.coalesce()), x.sparse_mask(s.coalesce()))
+
+
+def test_products_and_gradients():
+    def work(device):
+        s = repeated().to(device).coalesce()
+        x = some(7, 4, seed=4).to(device).requires_grad_()
+        y = torch.sparse.mm(s, x)
+        z = torch.sparse.addmm(torch.ones(6, 4, device=device), s, x, beta=2, alpha=0.5)
+        return y, z, *torch.autograd.grad((y * y).sum() + z.sum(), x)
+
+    for ours, theirs in zip(work(D), work("cpu")):
+        same(ours.detach(), theirs.detach(), rtol=1e-4, atol=1e-4)
+    x = some(5, 6).requires_grad_()
+    y = x.detach().to(D).requires_grad_()
+    (x.to_sparse().to_dense() * 3).sum().backward()
+    (y.to_sparse().to_dense() * 3).sum().backward()
+    same(y.grad, x.grad)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SparseAdam, torch.optim.SGD, torch.optim.Adagrad])
+def test_sparse_gradients_of_embeddings(optimizer):
+    def train(device):
+        torch.manual_seed(0)
+        table = torch.nn.Embedding(20, 4, sparse=True).to(device)
+        step = optimizer(table.parameters(), lr=0.1)
+        for k in range(3):
+            step.zero_grad()
+            (table(torch.tensor([1, 5, 5, 19 - k], device=device)) ** 2).sum().backward()
+            assert table.weight.grad.is_sparse
+            step.step()
+        return table.weight.detach()
+
+    torch.testing.assert_close(train(D).cpu(), train("cpu"), rtol=1e-5, atol=1e-6)
+
+
+def test_the_rest_is_refused():
+    s = repeated().to(D)
+    for call in (
+        lambda: torch.eye(2, device=D).to_sparse_csr(),
+        lambda: torch.eye(2).to_sparse_csr().to(D).to_dense(),
+        lambda: s * s,
+        lambda: torch.sparse.softmax(s, 1),
+        lambda: F.relu(s),
+    ):
+        with pytest.raises(NotImplementedError, match="webgpu: .*not supported"):
+            call()
