@@ -12,6 +12,7 @@ Each device has its own process and they take turns, workload by workload. Whole
 import argparse
 import json
 import sys
+import time
 
 from . import report
 from .lockstep import Child
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="comma-separated parts of names, or groups")
     parser.add_argument("--skip", default="", help="groups to leave out")
     parser.add_argument("--seconds", type=float, default=0.3, help="a workload and device")
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds in all; what is left then is named")
     parser.add_argument("--json")
     parser.add_argument("--markdown", help="write the tables to this file")
     parser.add_argument("--plot", help="write a plot of the ratios to this PNG file; needs matplotlib")
@@ -50,7 +52,7 @@ def main() -> None:
 
         worker.main(options.worker, options.seconds)
         return
-    devices = options.devices.split(",")
+    devices, stop = options.devices.split(","), time.monotonic() + options.budget
     children = {device: start(device, options.seconds) for device in devices}
     found = {device: child.ask(what="hello") for device, child in children.items()}
     for device, answer in found.items():
@@ -67,7 +69,11 @@ def main() -> None:
     print(report.text(report.head(devices)), flush=True)
     rows = []
     only, skip = options.only.split(",") if options.only else [], options.skip.split(",")
+    left = []
     for work in chosen([*all_workloads(scale), *models()], only, skip):
+        if time.monotonic() > stop:
+            left.append(work.name)
+            continue
         row = measured(work, scale, children, devices, ceilings)
         rows.append(row)
         notes = [row.get("mismatch"), row.get("error"), "slow" if row["slow"] else None]
@@ -76,6 +82,8 @@ def main() -> None:
             save(options.json, name, scale, devices, ceilings, rows)
     for child in children.values():
         child.close()
+    if left:
+        print(f"out of time, not run: {'; '.join(left)}")
     print(f"{sum(r['slow'] for r in rows)} of {sum(bool(r['ratio'] and r['target']) for r in rows)} over the aim")
     if options.markdown:
         with open(options.markdown, "w") as file:
@@ -97,14 +105,12 @@ def measured(work: Workload, scale: int, children: dict[str, Child], devices: li
     row = {"name": work.name, "group": work.group, "bytes": work.bytes, "flops": work.flops}
     row["target"] = work.target if devices[0] == "cuda" else None
     request = {"name": work.name, "scale": scale}
-    answers: dict[str, dict] = {device: {} for device in devices}
-    if work.group != "model":
-        for device in devices:
-            children[device].send(what="prepare", **request)
-        answers = {device: children[device].receive() for device in devices}
+    for device in devices:
+        children[device].send(what="prepare", **request)
+    answers = {device: children[device].receive() for device in devices}
     for device, answer in answers.items():
         if "error" not in answer:
-            answer |= children[device].ask(what="model" if work.group == "model" else "workload", **request)
+            answer |= children[device].ask(what="measured")
     for device, answer in answers.items():
         row[device] = answer.get("ms")
         row |= {key: answer[key] for key in ("kernel_ms", "dispatches", "source") if key in answer}

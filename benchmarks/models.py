@@ -37,6 +37,8 @@ class Result:
     dispatches: int | None = None
     submits: int | None = None
     gpu_ms: float | None = None
+    build_s: float = 0.0
+    first_s: float = 0.0
     error: str | None = None
 
 
@@ -257,32 +259,33 @@ def measure(f, device: str, seconds: float) -> tuple[float, float]:
     return statistics.median(whole), statistics.median(host)
 
 
-def run(name: str, setting: Setting, seconds: float, profile: bool) -> Result:
-    device = setting.device
-    module = None if device == "cpu" else torch.get_device_module(device)
-    result = Result(name, device, "")
-    try:
-        torch.manual_seed(0)
-        f, result.source = MODELS[name](setting)
-        if module:
-            module.reset_peak_memory_stats()
-        torch.manual_seed(0)
-        start = time.perf_counter()
-        result.value = float(f())
-        print(f"  first call {time.perf_counter() - start:.2f} s ({result.source})", flush=True)
-        result.ms, result.host_ms = measure(f, device, seconds)
-        if module:
-            result.peak_mib = module.max_memory_allocated() / (1 << 20)
-        if device == "webgpu":
-            before = _counters()
-            f()
-            synchronize(device)
-            after = _counters()
-            result.dispatches, result.submits = (after[k] - before[k] for k in ("dispatches", "submits"))
-        if profile:
-            explain(f, device, result)
-    except Exception as error:
-        result.error = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+def prepare(name: str, setting: Setting) -> tuple[Callable, Result]:
+    """Builds a model and runs it once, which loads libraries and compiles."""
+    if setting.device != "cpu":
+        torch.get_device_module(setting.device).reset_peak_memory_stats()
+    result = Result(name, setting.device, "")
+    torch.manual_seed(0)
+    start = time.perf_counter()
+    f, result.source = MODELS[name](setting)
+    built = time.perf_counter()
+    torch.manual_seed(0)
+    result.value = float(f())
+    result.build_s, result.first_s = built - start, time.perf_counter() - built
+    return f, result
+
+
+def finish(f: Callable, result: Result, seconds: float) -> Result:
+    """The measurement itself."""
+    device = result.device
+    result.ms, result.host_ms = measure(f, device, seconds)
+    if device != "cpu":
+        result.peak_mib = torch.get_device_module(device).max_memory_allocated() / (1 << 20)
+    if device == "webgpu":
+        before = _counters()
+        f()
+        synchronize(device)
+        after = _counters()
+        result.dispatches, result.submits = (after[k] - before[k] for k in ("dispatches", "submits"))
     return result
 
 
@@ -347,22 +350,26 @@ def main() -> None:
     if setting.small:
         print("small models: the sizes in the names are divided")
     parts = [part for part in options.only.lower().split(",") if part]
-    rows = []
-    for name in MODELS:
-        if parts and not any(part in name.lower() for part in parts):
-            continue
-        print(f"{name}:", flush=True)
-        row = run(name, setting, options.seconds, options.profile)
+    names = list(dict.fromkeys(n for part in parts for n in MODELS if part in n.lower())) if parts else list(MODELS)
+    rows, runs = [], []
+    for name in names:
+        try:
+            f, row = prepare(name, setting)
+            finish(f, row, options.seconds)
+            runs += [(f, row)] if options.profile else []
+            del f
+        except Exception as error:
+            row = Result(name, options.device, "", error=f"{type(error).__name__}: {str(error).splitlines()[0][:200]}")
         rows.append(row)
-        print(" ", line(row), flush=True)
+        print(line(row), flush=True)
         if options.device != "cpu":
             torch.get_device_module(options.device).empty_cache()
         if options.json:
             with open(options.json, "w") as file:
                 json.dump([asdict(r) for r in rows], file, indent=1)
-    print()
-    for row in rows:
-        print(line(row))
+    for f, row in runs:
+        print(f"\n{row.name}:")
+        explain(f, options.device, row)
     sys.exit(0 if all(r.error is None for r in rows) else 1)
 
 
@@ -374,7 +381,7 @@ def line(row: Result) -> str:
         text += f"  peak {row.peak_mib:.0f} MiB"
     if row.dispatches is not None:
         text += f"  {row.dispatches} dispatches, {row.submits} submits"
-    return text
+    return text + f"  (built in {row.build_s:.1f} s, first {row.first_s:.1f} s, {row.source})"
 
 
 if __name__ == "__main__":

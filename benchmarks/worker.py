@@ -81,30 +81,27 @@ def main(device: str, seconds: float) -> None:
         prepared.clear()
         if module and module.memory_reserved() > 8 << 30:
             module.empty_cache()
+        if name in models.MODELS:
+            f, found = models.prepare(name, models.Setting(device, scale > 1, False))
+            prepared.extend((f, found))
+            return {"digest": [found.value], "source": found.source}
         work = workloads(scale)[name]
         f = work.make(device)
         found = digest(f())
         prepared.extend((f, work))
         return {"digest": found}
 
-    def workload(name: str, scale: int) -> dict:
+    def measured() -> dict:
         f, work = prepared
+        if isinstance(work, models.Result):
+            found = models.finish(f, work, 3 * seconds)
+            return {k: getattr(found, k) for k in ("ms", "host_ms", "peak_mib", "dispatches")}
         found = {"ms": timed(f, device, seconds) / work.calls}
         if device == "webgpu" and work.group != "host":
             found["kernel_ms"] = kernel_ms(f)
         return found
 
-    def model(name: str, scale: int) -> dict:
-        prepared.clear()
-        result = models.run(name, models.Setting(device, scale > 1, False), 3 * seconds, profile=False)
-        if module:
-            module.empty_cache()
-        if result.error:
-            return {"error": result.error, "alive": True}
-        keep = {"host_ms": result.host_ms, "peak_mib": result.peak_mib, "dispatches": result.dispatches}
-        return {"ms": result.ms, "digest": [result.value], "source": result.source, **keep}
-
-    parts = {"ceilings": measure, "prepare": prepare, "workload": workload, "model": model}
+    parts = {"ceilings": measure, "prepare": prepare, "measured": measured}
 
     def answer(request: dict) -> dict:
         what = request.pop("what")
