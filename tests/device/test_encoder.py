@@ -1,5 +1,7 @@
 """Operators of PyTorch's fast path of transformer layers, assertions, and glu's second derivatives."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -63,3 +65,18 @@ def test_forward_mode_of_glu():
     _same(lambda x, dx: torch.func.jvp(lambda t: F.glu(t, 1), (x,), (dx,)), x, dx)
     gradient = torch.func.grad(lambda t: F.glu(t, 1).square().sum())
     _same(lambda x, dx: torch.func.jvp(gradient, (x,), (dx,)), x, dx)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_an_encoder_with_padding(training, norm_first):
+    """In evaluation torch would pack the rows into a nested tensor; here the padding stays, and is not looked at."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True, norm_first=norm_first)
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first).train(training)
+    x = torch.randn(3, 6, 16)
+    padding = torch.arange(6) >= torch.tensor([6, 4, 2])[:, None]
+    with torch.set_grad_enabled(training):
+        expected = model(x, src_key_padding_mask=padding)
+        found = copy.deepcopy(model).to(D)(x.to(D), src_key_padding_mask=padding.to(D))
+    torch.testing.assert_close(found.detach().cpu()[~padding], expected.detach()[~padding], rtol=1e-4, atol=1e-5)

@@ -34,6 +34,12 @@ def transform_bias_rescale_qkv(qkv, qkv_bias, num_heads):
     return (q * each**-0.5).contiguous(), k.contiguous(), v.contiguous()
 
 
+@custom("_nested_tensor_from_mask_left_aligned")
+def nested_tensor_from_mask_left_aligned(t, mask):
+    """No: an encoder then leaves the padding in place, as on any device without nested tensors."""
+    return False
+
+
 @custom("_masked_scale")
 def masked_scale(self, mask, scale):
     return self * (mask.to(self.dtype) * scale)
