@@ -242,7 +242,38 @@ OTHERS = {
         _waveform,
     ),
 }  # fmt: skip
-ALL = CAUSAL | SEQUENCE | OTHERS
+_PLAIN = dict(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4)
+# What structures the named ones lack: alibi, learned positions, soft caps, latent attention, sinks, short convolutions.
+_MORE = {
+    "Gemma2": lambda c: c(**_DECODER, head_dim=8, sliding_window=4),
+    "Olmo2": lambda c: c(**_DECODER),
+    "Falcon": lambda c: c(**_PLAIN, alibi=True),
+    "Bloom": lambda c: c(vocab_size=VOCABULARY, hidden_size=32, n_layer=2, n_head=4),
+    "OPT": lambda c: c(**_PLAIN, ffn_dim=48, word_embed_proj_dim=32, pad_token_id=0),
+    "GPTNeoX": lambda c: c(**_PLAIN, intermediate_size=48),
+    "Mamba2": lambda c: c(
+        vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=8, num_heads=8, head_dim=8, n_groups=1,
+        chunk_size=4,
+    ),
+    "Qwen3Moe": lambda c: c(**_DECODER, head_dim=8, moe_intermediate_size=24, num_experts=4, num_experts_per_tok=2),
+    "DeepseekV3": lambda c: c(
+        **_DECODER | {"num_key_value_heads": 4}, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8,
+        qk_nope_head_dim=8, v_head_dim=8, n_routed_experts=4, n_group=2, topk_group=1, num_experts_per_tok=2,
+        first_k_dense_replace=1, moe_intermediate_size=24,
+    ),
+    "GptOss": lambda c: c(**_DECODER, head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=4),
+    "Lfm2": lambda c: c(**_DECODER, layer_types=["conv", "full_attention"]),
+}  # fmt: skip
+MORE = {
+    name: (
+        getattr(tf, f"{name}ForCausalLM"),
+        lambda make=make, name=name: make(getattr(tf, f"{name}Config")),
+        _labelled,
+    )
+    for name, make in _MORE.items()
+    if hasattr(tf, f"{name}ForCausalLM")  # releases differ
+}
+ALL = CAUSAL | SEQUENCE | OTHERS | MORE
 
 
 def build(name):

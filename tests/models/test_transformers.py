@@ -108,7 +108,7 @@ def test_narrow_generation(name, dtype):
     assert (logits.amax(-1) - taken <= (0.02 if dtype is torch.float16 else 0.15) * scale).all()
 
 
-@pytest.mark.parametrize("name", _zoo.CAUSAL | _zoo.SEQUENCE)
+@pytest.mark.parametrize("name", _zoo.CAUSAL | _zoo.SEQUENCE | _zoo.MORE)
 def test_greedy_generation(name):
     _, _, ours, moved = pair(name)
     tokens = ours.generate(**_zoo.generating(moved), **NEW)
