@@ -123,6 +123,19 @@ def test_constants_are_read_for_as_long_as_they_are_kept():
     assert len(calls) == 4
 
 
+def test_empty_arguments():
+    """A cache that starts empty: the first call joins nothing and something."""
+    for shape in ((0,), (2, 0, 3)):
+        for _ in range(3):
+            x = torch.randn(2, 4, 3)
+            empty = torch.empty(shape)
+            got = torch.cat([empty.to("webgpu"), x.to("webgpu")], 1)
+            torch.testing.assert_close(got.cpu(), torch.cat([empty, x], 1))
+    norm = torch.nn.LayerNorm(5).to("webgpu")
+    for _ in range(3):
+        assert norm(torch.empty(0, 5).to("webgpu")).shape == (0, 5)
+
+
 def test_memory_returns():
     x = torch.randn(64, 1000).to("webgpu")
     F.layer_norm(x, (1000,))

@@ -50,10 +50,11 @@ def remembered(call):
         key, blocks = [], []
         for a in args:
             if isinstance(a, _Tensor):
-                if a.is_cpu or not a.numel():
+                if a.is_cpu:
                     return call(*args, **kwargs)
                 key.append((a.dtype, a.shape, a.stride(), a.storage_offset()))
-                blocks.append(T.block_of(a))
+                if a.numel():
+                    blocks.append(T.block_of(a))
             else:
                 key.append(tuple(a) if a.__class__ is list else a)
         if kwargs:
