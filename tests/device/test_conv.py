@@ -57,7 +57,7 @@ def big_gpu(monkeypatch):
     for module in (ops, conv, conv_tables, winograd):
         monkeypatch.setattr(module, "caps", lambda: found)
     monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))
-    monkeypatch.setattr(conv_kernels, "TILES", (tiles.Tile(32, 32, 8, 4, 4),))
+    monkeypatch.setattr(conv_kernels, "ROWS", (conv_kernels.Row(tiles.Tile(32, 32, 8, 4, 4), 1, 1, 1, 1, 0),))
     forget()
     yield
     forget()

@@ -8,6 +8,7 @@ and sums over taps (the forward pass and the image's gradient), "weight" the oth
 from dataclasses import dataclass
 from functools import cache
 from struct import pack
+from typing import NamedTuple
 
 from ..dtypes import FLOAT32, DType
 from ..program import Caps, Program
@@ -17,15 +18,29 @@ from .product import Matrix, Plan, Step, read4, widen
 from .render import render
 from .tiles import Tile, tuning
 
-# The tuning table; rates and `alone` as for matrix products, measured on a card of 132 units.
-TILES = (
-    Tile(128, 128, 16, 8, 8, rate=36.0, alone=1.3),
-    Tile(64, 128, 16, 8, 8, rate=34.0, alone=1.5),
-    Tile(128, 64, 16, 8, 8, rate=34.0, alone=1.5),
-    Tile(64, 64, 32, 8, 4, rate=33.0, alone=1.8),
-    Tile(64, 64, 16, 4, 4, rate=28.0, alone=1.3),
-    Tile(32, 128, 16, 4, 8, rate=24.0, alone=1.8),
-    Tile(32, 64, 16, 4, 4, rate=18.0, alone=2.0),
+
+class Row(NamedTuple):
+    """A row of the tuning table: TFLOP/s of a full card for images and weights, read as they lie or gathered, and
+    what a workgroup waits for its first numbers, in waves."""
+
+    tile: Tile
+    image: float
+    image_gathered: float
+    weight: float
+    weight_gathered: float
+    fill: float
+
+
+# Measured on a card of 132 units.
+ROWS = (
+    Row(Tile(128, 128, 16, 8, 8), 40.0, 26.0, 31.0, 27.0, 0.0),
+    Row(Tile(64, 128, 16, 8, 4), 35.0, 29.0, 28.0, 22.0, 0.1),
+    Row(Tile(64, 128, 16, 8, 8), 36.0, 22.0, 31.0, 18.0, 0.3),
+    Row(Tile(128, 64, 16, 8, 8), 33.0, 28.0, 31.0, 20.0, 0.4),
+    Row(Tile(64, 64, 16, 8, 4), 38.0, 27.0, 28.0, 23.0, 0.6),
+    Row(Tile(64, 64, 16, 4, 4), 35.0, 29.0, 30.0, 25.0, 0.5),
+    Row(Tile(32, 128, 16, 4, 8), 25.0, 18.0, 20.0, 15.0, 0.6),
+    Row(Tile(32, 64, 16, 4, 4), 22.0, 18.0, 18.0, 16.0, 0.6),
 )
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 SPLIT_DEPTH = 128  # a split of k is at least this long
@@ -128,17 +143,19 @@ def _fits(tile: Tile, pads: tuple[int, int], caps: Caps) -> bool:
 def _choose(q: Convolution, a_class: str, b_class: str, caps: Caps) -> tuple[Tile, int, int]:
     """The tile and the parts of k that should take the least time."""
     card, best, count = tuning(), None, q.groups * q.m * q.n
-    for tile in TILES:
+    column = q.mode if b_class == "v" else f"{q.mode}_gathered"
+    for row in ROWS:
+        tile = row.tile
         if not _fits(tile, _pads(q.mode, a_class, b_class), caps):
             continue
         groups = q.groups * -(-q.m // tile.bm) * -(-q.n // tile.bn)
+        wave = 2.0 * tile.bm * tile.bn * card.units / (getattr(row, column) * 1e6)  # microseconds of a step of k
         for parts in SPLITS:
             if parts > 1 and (q.scattered or q.k < parts * SPLIT_DEPTH or 4 * parts * count > caps.max_binding):
                 break
             chunk = -(-q.k // (parts * tile.bk)) * tile.bk
             splits = -(-q.k // chunk)
-            waves = max(-(-groups * splits // card.units), tile.alone)
-            time = waves * 2.0 * tile.bm * tile.bn * (chunk + START) * card.units / (tile.rate * 1e6)
+            time = (-(-groups * splits // card.units) + row.fill) * wave * (chunk + START)
             if splits > 1:
                 time += card.launch + splits * count * 8 / card.bandwidth
             if best is None or time < best[0]:

@@ -78,18 +78,19 @@ def _program(kind: str, rows: int, dtype: DType, bias: bool, caps: Caps) -> Prog
 def plan_weight(q: Depthwise, grad: Matrix, dtype: DType, caps: Caps) -> Plan:
     """The weights' gradient; `grad` is contiguous within an image, `inner` is its images' stride."""
     count = q.channels * numel(q.window)
+    lines = count // q.window[2] * -(-q.window[2] // 4)  # workgroups of four taps
     along = 1
     while along < min(q.positions[2], 32):
         along *= 2
     rows = q.batch * q.positions[0] * q.positions[1]
     turns = -(-q.positions[2] // along)  # of the inner loop
-    chunk = max(-(-rows * count // GROUPS), THREADS // along)
+    chunk = max(-(-rows * lines // GROUPS), THREADS // along)
     chunk = min(chunk, rows, max(TRIPS // (turns + 1), 1) * (THREADS // along))
     splits = -(-rows // chunk)
-    words = [count * splits, rows, chunk, along, *q.words(), grad.offset, grad.inner]
+    words = [lines * splits, rows, chunk, along, *q.words(), grad.offset, grad.inner]
     direct = splits == 1 and dtype == FLOAT32
     bindings = ("a", "b", "out" if direct else "part")
-    step = Step(_weight_program(dtype, caps), bindings, pack(f"<{len(words)}I", *words), spread(count * splits, caps))
+    step = Step(_weight_program(dtype, caps), bindings, pack(f"<{len(words)}I", *words), spread(lines * splits, caps))
     if direct:
         return Plan((step,), {})
     return Plan((step, finish(dtype, None, count, splits, 1, 1, caps)), {"part": (splits * count, FLOAT32)})

@@ -39,12 +39,22 @@ fn at(base: u32, y: u32, x: u32) -> f32 {
 }
 {% endif %}
 
+{% if kind == "back" %}
+var<workgroup> window: array<f32, 1152>;
+
+{% endif %}
 @compute @workgroup_size(128)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+{% if kind == "back" %}
+    // A window is nine numbers: they leave in the order of memory.
+    let own = gid.x + gid.y * nwg.x * 128u;
+    let id = min(own, p.total - 1u);
+{% else %}
     let id = gid.x + gid.y * nwg.x * 128u;
     if (id >= p.total) {
         return;
     }
+{% endif %}
 {% if kind in ("image", "grad") %}
     // Neighbours are the next tile; tiles past the last image are zero.
     let tile = id % p.tiles;
@@ -112,9 +122,19 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 {% else %}
 {% for i in range(3) %}
 {% for j in range(3) %}
-    let e{{ i }}_{{ j }} = id * 9u + {{ 3 * i + j }}u;
-    {{ write("e%d_%d" % (i, j), "r%d_%d" % (i, j)) }}
+    window[lid * 9u + {{ 3 * i + j }}u] = r{{ i }}_{{ j }};
 {% endfor %}
+{% endfor %}
+    workgroupBarrier();
+    let first = (own - lid) * 9u;
+{% for i in range(9) %}
+    {
+        let e = first + {{ 128 * i }}u + lid;
+        if (e < p.total * 9u) {
+            let v = window[{{ 128 * i }}u + lid];
+            {{ write("e", "v") }}
+        }
+    }
 {% endfor %}
 {% endif %}
 {% endif %}
