@@ -46,17 +46,17 @@ def function(name: str, source: str, types: dict[str, str], result: str, caps: C
     return f"fn {name}({arguments}) -> {WGSL_TYPE[result]} {{\n    {body}\n}}"
 
 
-def operands(reads: Operands, writes: Operands, modes: str, fields: tuple[str, ...], caps: Caps):
+def operands(reads: Operands, writes: Operands, modes: str, fields: tuple[str, ...], caps: Caps, fours: str = ""):
     """The head of a shader (parameters, bindings) and its accessors by operand name.
 
     Every operand read has a parameter `<name>_o`, the offset of its first element. Fields are u32 unless they say
-    `name:f32`. `modes` has a letter per written operand.
+    `name:f32`. `modes` has a letter per written operand; the operand named in `fours` is read in groups of four.
     """
     typed = [f.split(":") if ":" in f else (f, "u32") for f in fields]
     lines = ["struct P {", *(f"    {n}: {t}," for n, t in typed), *(f"    {n}_o: u32," for n, _ in reads), "}"]
     access: dict[str, object] = {}
     for slot, (name, dtype) in enumerate(reads):
-        kind = elements.array_type(dtype, "e", caps)
+        kind = elements.array_type(dtype, "v" if name == fours else "e", caps)
         lines.append(f"@group(0) @binding({slot}) var<storage, read> b_{name}: {kind};")
         access[name] = _reader(name, dtype, caps)
     for slot, (name, dtype) in enumerate(writes, start=len(reads)):

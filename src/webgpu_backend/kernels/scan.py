@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from ..dtypes import INT32, WGSL_TYPE, DType, Unsupported, carrier
 from ..program import Caps, Program
+from . import elements
+from .expression import convert
 from .indexed import from_u32, function, operands
 from .layout import spread
 from .render import render
@@ -15,7 +17,7 @@ from .render import render
 CHUNK = 1024
 ROW_GROUPS = 1024  # workgroups that fill a GPU
 WORKGROUP = {"serial": {"gpu": 64, "cpu": 16}, "row": {"gpu": 256, "cpu": 64}}
-PER_THREAD = 4
+PER_THREAD = 4  # neighbours
 
 COMBINE = {
     "cumsum": "a + b",
@@ -37,12 +39,16 @@ class Step(NamedTuple):
     chunks: int
     threads: int
     grid: tuple[int, int, int]
+    parts: int = 1
 
 
 def plan(outer: int, length: int, inner: int, caps: Caps) -> Step:
     """How one scan is cut. More than one chunk: totals first, then their scan, then this step again with carries."""
     if caps.kind == "gpu" and inner == 1 and length >= 256:
         tile = WORKGROUP["row"]["gpu"] * PER_THREAD
+        # Parts of a tile are each as wide as the workgroup, and share its barriers.
+        parts = 4 if length >= 4 * tile else 2 if length >= 2 * tile else 1
+        tile *= parts
         chunk = length
         if outer < ROW_GROUPS or length > 65536:
             # Few or long rows: as many chunks as fill the adapter, each a few tiles.
@@ -50,7 +56,7 @@ def plan(outer: int, length: int, inner: int, caps: Caps) -> Step:
             tiles = -(-length // (chunks * tile))
             chunk = min(tiles, 64) * tile
         chunks = -(-length // chunk)
-        return Step("row", chunk, chunks, outer * chunks, spread(outer * chunks, caps))
+        return Step("row", chunk, chunks, outer * chunks, spread(outer * chunks, caps), parts)
     lines = outer * inner
     wanted = 65536 if caps.kind == "gpu" else 64
     chunk = CHUNK
@@ -65,9 +71,9 @@ def plan(outer: int, length: int, inner: int, caps: Caps) -> Step:
 @cache
 def program(
     op: str, kind: str, source: DType, out: DType, index: DType | None, carried: DType | None, indexed: bool,
-    total: bool, caps: Caps,
+    total: bool, parts: int, vector: bool, caps: Caps,
 ) -> tuple[Program, Struct]:  # fmt: skip
-    """`index`: dtype of the index output of cummax and cummin. `carried`: dtype of the scanned totals to start from.
+    """`vector`: rows are whole groups of four, read and (but for totals) written so. `index`: dtype of the index output of cummax and cummin. `carried`: dtype of the scanned totals to start from.
     `indexed`: the input comes with indices of its own."""
     c = carrier(out, caps)
     paired = op in LATER
@@ -75,7 +81,14 @@ def program(
     if carried is not None:
         reads += [("c", carried)] + ([("ci", INT32)] if paired else [])
     writes = [("out", out)] + ([("outi", index)] if paired else [])
-    head, access, packer = operands(tuple(reads), tuple(writes), "e" * len(writes), FIELDS, caps)
+    vector = vector and kind == "row" and op in ("cumsum", "cumprod")
+    modes = "v" if vector and not total else "e" * len(writes)
+    head, access, packer = operands(tuple(reads), tuple(writes), modes, FIELDS, caps, "a" if vector else "")
+    load4, store4 = [], []
+    if vector:
+        load4, lanes = elements.read4(source, "b_a", "g", "v", caps)
+        load4 = load4, [convert(x, carrier(source, caps), c) for x in lanes]
+        store4 = elements.write4(out, "b_out", "g", [convert(f"y{k}", c, carrier(out, caps)) for k in range(4)], caps)
     logs = op == "logcumsumexp" and ("inside" if source.name == "complex64" else "first")
     if logs:
         if carrier(source, caps) == "f64":
@@ -95,10 +108,10 @@ def program(
         "scan.wgsl", caps, head=head, combine=combine, kind=kind, paired=paired, indexed=indexed, total=total,
         carried=carried is not None, C=c, T=WGSL_TYPE[c], workgroup=workgroup, per=PER_THREAD, index_dtype=index,
         index=lambda value, dtype: from_u32(value, dtype, caps), steps=_steps(workgroup),
-        logs=logs, raw=out.name == "complex64", **access,
+        logs=logs, raw=out.name == "complex64", parts=parts, vector=vector, load4=load4, store4=store4, **access,
     )  # fmt: skip
     tags = "_".join(d.short for _, d in (*reads, *writes))
-    name = f"{op}_{kind}{'_total' if total else ''}_{tags}"
+    name = f"{op}_{kind}{parts if parts > 1 else ''}{'v' if vector else ''}{'_total' if total else ''}_{tags}"
     return Program(name, text, "r" * len(reads) + "w" * len(writes), packer.size), packer
 
 

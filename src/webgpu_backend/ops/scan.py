@@ -53,7 +53,8 @@ def _pass(op, source, out, step, sizes, indices, own, carry, total) -> None:
     writes = (out,) + (() if indices is None else (indices,))
     program, packer = scan.program(
         op, step.kind, T.dtype_of(source), T.dtype_of(out), None if indices is None else T.dtype_of(indices),
-        T.dtype_of(carry[0]) if carry else None, own is not None, total, caps(),
+        T.dtype_of(carry[0]) if carry else None, own is not None, total, step.parts,
+        sizes[1] % 4 == 0 and source.storage_offset() % 4 == 0, caps(),
     )  # fmt: skip
     params = packer.pack(
         step.threads, sizes[1], sizes[2], step.chunk, step.chunks, *[t.storage_offset() for t in reads]

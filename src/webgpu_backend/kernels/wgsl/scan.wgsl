@@ -40,11 +40,14 @@ alias V = {{ T }};
 fn join(a: V, b: V) -> V {
     return combine(a, b);
 }
+{% if not vector %}
 
 fn load(at: u32, j: u32) -> V {
     return {{ a("at", C) }};
 }
 {% endif %}
+{% endif %}
+{% if total or not vector %}
 
 fn store(at: u32, x: V) {
 {% if paired %}
@@ -56,6 +59,7 @@ fn store(at: u32, x: V) {
     {{ out("at", "x", C) }}
 {% endif %}
 }
+{% endif %}
 {% if carried %}
 
 fn carry(at: u32) -> V {
@@ -104,10 +108,10 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 }
 {% else %}
 
-var<workgroup> sums: array<V, {{ workgroup }}>;
+var<workgroup> sums: array<V, {{ workgroup * parts }}>;
 
-// One workgroup walks one chunk of one row in tiles; threads hold {{ per }} neighbours each. Positions past the end
-// repeat the last element: they are right of every stored one, so they change nothing.
+// One workgroup walks one chunk of one row in tiles of {{ parts }} parts; threads hold {{ per }} neighbours of each.
+// Positions past the end repeat the last ones: they are right of every stored one, so they change nothing.
 @compute @workgroup_size({{ workgroup }})
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let group = wid.x + wid.y * nwg.x;
@@ -126,61 +130,103 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         some = true;
     }
 {% endif %}
-    for (var tile = start; tile < stop; tile += {{ workgroup * per }}u) {
-        let j = tile + t * {{ per }}u;
-        var x: array<V, {{ per }}>;
+    for (var tile = start; tile < stop; tile += {{ workgroup * per * parts }}u) {
+{% for u in range(parts) %}
+        let j{{ u }} = tile + {{ u * workgroup * per }}u + t * {{ per }}u;
+        var x{{ u }}: array<V, {{ per }}>;
+{% if vector %}
+        {
+            let g = (p.a_o + row + min(j{{ u }}, p.length - 4u)) / 4u;
+{% for line in load4[0] %}
+            {{ line }}
+{% endfor %}
+{% for k in range(per) %}
+            x{{ u }}[{{ k }}] = {{ load4[1][k] }};
+{% endfor %}
+        }
+{% else %}
 {% for k in range(per) %}
         {
-            let q = min(j + {{ k }}u, p.length - 1u);
-            x[{{ k }}] = load(row + q, q);
+            let q = min(j{{ u }} + {{ k }}u, p.length - 1u);
+            x{{ u }}[{{ k }}] = load(row + q, q);
         }
 {% endfor %}
-{% for k in range(1, per) %}
-        x[{{ k }}] = join(x[{{ k - 1 }}], x[{{ k }}]);
+{% endif %}
 {% endfor %}
-        var sum = x[{{ per - 1 }}];
-        sums[t] = sum;
+{% for u in range(parts) %}
+{% for k in range(1, per) %}
+        x{{ u }}[{{ k }}] = join(x{{ u }}[{{ k - 1 }}], x{{ u }}[{{ k }}]);
+{% endfor %}
+        var sum{{ u }} = x{{ u }}[{{ per - 1 }}];
+        sums[{{ u * workgroup }}u + t] = sum{{ u }};
+{% endfor %}
         workgroupBarrier();
 {% for step in steps %}
         {
-            var left = sum;
+{% for u in range(parts) %}
+            var left{{ u }} = sum{{ u }};
+{% endfor %}
             if (t >= {{ step }}u) {
-                left = sums[t - {{ step }}u];
+{% for u in range(parts) %}
+                left{{ u }} = sums[{{ u * workgroup }}u + t - {{ step }}u];
+{% endfor %}
             }
             workgroupBarrier();
             if (t >= {{ step }}u) {
-                sum = join(left, sum);
-                sums[t] = sum;
+{% for u in range(parts) %}
+                sum{{ u }} = join(left{{ u }}, sum{{ u }});
+                sums[{{ u * workgroup }}u + t] = sum{{ u }};
+{% endfor %}
             }
             workgroupBarrier();
         }
 {% endfor %}
-        var prefix = before;
-        var has = some;
+{% for u in range(parts) %}
+        var prefix{{ u }} = before;
+        var has{{ u }} = some;
         if (t > 0u) {
-            prefix = sums[t - 1u];
+            prefix{{ u }} = sums[{{ u * workgroup }}u + t - 1u];
             if (some) {
-                prefix = join(before, prefix);
+                prefix{{ u }} = join(before, prefix{{ u }});
             }
-            has = true;
+            has{{ u }} = true;
         }
-        let all = sums[{{ workgroup - 1 }}];
         if (some) {
-            before = join(before, all);
+            before = join(before, sums[{{ (u + 1) * workgroup - 1 }}u]);
         } else {
-            before = all;
+            before = sums[{{ (u + 1) * workgroup - 1 }}u];
         }
         some = true;
+{% endfor %}
         workgroupBarrier();
 {% if not total %}
+{% for u in range(parts) %}
+{% if vector %}
+        if (j{{ u }} < stop) {
+            let g = (row + j{{ u }}) / 4u;
 {% for k in range(per) %}
-        if (j + {{ k }}u < stop) {
-            var y = x[{{ k }}];
-            if (has) {
-                y = join(prefix, y);
+            var y{{ k }} = x{{ u }}[{{ k }}];
+{% endfor %}
+            if (has{{ u }}) {
+{% for k in range(per) %}
+                y{{ k }} = join(prefix{{ u }}, y{{ k }});
+{% endfor %}
             }
-            store(row + j + {{ k }}u, y);
+{% for line in store4 %}
+            {{ line }}
+{% endfor %}
         }
+{% else %}
+{% for k in range(per) %}
+        if (j{{ u }} + {{ k }}u < stop) {
+            var y = x{{ u }}[{{ k }}];
+            if (has{{ u }}) {
+                y = join(prefix{{ u }}, y);
+            }
+            store(row + j{{ u }} + {{ k }}u, y);
+        }
+{% endfor %}
+{% endif %}
 {% endfor %}
 {% endif %}
     }
