@@ -69,3 +69,26 @@ def test_short_time_transform():
     x, window = signal(2, 1000, dtype=torch.float32), torch.hann_window(64)
     ours = torch.stft(x.to("webgpu"), 64, window=window.to("webgpu"), return_complex=True)
     near(ours, torch.stft(x, 64, window=window, return_complex=True))
+
+
+@pytest.mark.parametrize("shape", [(3, 32), (33, 64), (512, 9), (128, 256), (2, 4096), (65, 5)], ids=str)
+def test_powers_of_two(shape):
+    """Whole transforms in workgroup memory, along rows and down columns, with real and half-spectrum ends."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    z = torch.complex(x, x.flip(-1))
+    cases = [
+        (x, lambda t: torch.fft.fft(t)),
+        (z, lambda t: torch.fft.ifft(t, norm="ortho")),
+        (x, lambda t: torch.fft.rfft(t)),
+        (x, lambda t: torch.fft.rfft(t, dim=0)),
+        (x, lambda t: torch.fft.rfft2(t)),
+        (z, lambda t: torch.fft.fft2(t)),
+        (z, lambda t: torch.fft.irfft(t, n=shape[1])),
+        (z, lambda t: torch.fft.irfft(t, n=shape[0], dim=0)),
+        (x[1:], lambda t: torch.fft.rfft(t)),
+    ]
+    for source, f in cases:
+        expected = f(source.to(torch.complex128 if source.is_complex() else torch.float64))
+        got = f(source.to("webgpu")).cpu()
+        assert got.shape == expected.shape
+        assert (got - expected).abs().max() < 2e-6 * expected.abs().max()

@@ -1,7 +1,10 @@
-"""Fourier transforms along one dimension: mixed-radix Stockham passes, Bluestein's chirps for large prime factors."""
+"""Fourier transforms along one dimension: mixed-radix Stockham passes, all in workgroup memory where a GPU has room;
+Bluestein's chirps for large prime factors."""
 
 import math
 from functools import cache, lru_cache
+from struct import Struct
+from typing import NamedTuple
 
 from ..dtypes import COMPLEX64, FLOAT32
 from ..program import Caps, Program
@@ -45,6 +48,52 @@ def pass_kernel(radix: int, caps: Caps) -> indexed.Kernel:
         **access,
     )
     return indexed.Kernel(Program(f"fft_radix{radix}", text, "rw", packer.size), packer, 1, workgroup)
+
+
+HELD = 16  # elements of a thread
+LOCAL = (32, 4096)  # lengths whose passes all happen in workgroup memory
+
+
+class Local(NamedTuple):
+    """A transform in one dispatch; `batch` of them share a workgroup."""
+
+    program: Program
+    pack: Struct
+    batch: int
+
+
+@lru_cache(maxsize=256)
+def local(length: int, columns: bool, load: str, store: str, caps: Caps) -> Local | None:
+    """`columns`: neighbours in memory are of different transforms. `load` is complex, real or hermitian (half of a
+    spectrum), `store` complex, half or real. None where workgroup memory is not the place."""
+    if caps.kind != "gpu" or length & (length - 1) or not LOCAL[0] <= length <= LOCAL[1]:
+        return None
+    threads, pitch = length // HELD, length + length // HELD
+    batch = max(1, 256 // threads)
+    while batch > 1 and batch * pitch * 8 > caps.workgroup_bytes:
+        batch //= 2
+    fits = batch * pitch * 8 <= caps.workgroup_bytes and threads * batch <= caps.workgroup_size
+    if not fits or (columns and batch < 4):
+        return None
+    steps = radices(length)
+    dones = [math.prod(steps[:k]) for k in range(len(steps))]
+    text = render(
+        "fft_local.wgsl",
+        caps,
+        length=length,
+        threads=threads,
+        batch=batch,
+        pitch=pitch,
+        columns=columns,
+        load=load,
+        store=store,
+        held=HELD,
+        radices=steps,
+        dones=dones,
+        butterflies={r: _butterfly(r) for r in set(steps)},
+    )
+    name = f"fft_local{length}{'c' if columns else ''}_{load}_{store}"
+    return Local(Program(name, text, "rw", 20), Struct("<3I2f"), batch)
 
 
 @cache

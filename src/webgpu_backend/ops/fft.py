@@ -9,7 +9,7 @@ from torch._prims_common import canonicalize_dim
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import fft
-from ..kernels.layout import numel
+from ..kernels.layout import numel, spread
 from ..launch import caps, launch
 from .indexed import run
 from .scan import blocks_of
@@ -21,6 +21,19 @@ def _scale(normalization: int, count: int) -> float:
     return (1.0, 1.0 / math.sqrt(count), 1.0 / count)[normalization] if count else 1.0
 
 
+def _local(x: torch.Tensor, sizes, out_shape, load: str, store: str, forward: bool, scale: float):
+    """The transform in one dispatch, with what comes before and after it; None where it does not fit."""
+    outer, length, inner = sizes
+    found = fft.local(length, inner > 1, load, store, caps())
+    if found is None:
+        return None
+    out = T.empty(out_shape, torch.float32 if store == "real" else torch.complex64)
+    count = outer * inner
+    params = found.pack.pack(count, inner, x.storage_offset(), 1.0 if forward else -1.0, scale)
+    launch(found.program, (x, out), params, spread(-(-count // found.batch), caps()))
+    return out
+
+
 def transform(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tensor:
     """The transform of contiguous complex `x` along the middle of (outer, length, inner), times `scale`."""
     length = sizes[1]
@@ -29,6 +42,9 @@ def transform(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tens
         return x * scale if scale != 1.0 else x
     if radices is None:
         return _bluestein(x, sizes, forward, scale)
+    done = _local(x, sizes, x.shape, "complex", "complex", forward, scale)
+    if done is not None:
+        return done
     sign = 1.0 if forward else -1.0
     source, done, spare = x, 1, None
     for step, radix in enumerate(radices):
@@ -107,6 +123,12 @@ def fft_r2c(self, dim, normalization, onesided):
     last = dims[-1]
     half = shape[last] // 2 + 1
     scale = _scale(normalization, numel([shape[d] for d in dims]))
+    if self.numel() and self.dtype is torch.float32 and onesided:
+        sizes = blocks_of(shape, last)
+        halved = [half if d == last else s for d, s in enumerate(shape)]
+        out = _local(self.resolve_neg().contiguous(), sizes, halved, "real", "half", True, scale)
+        if out is not None:
+            return _over(out, dims[:-1], True, 1.0)
     x = _complex(self)
     if not x.numel():
         if onesided:
@@ -133,8 +155,11 @@ def fft_c2r(self, dim, normalization, last_dim_size):
     half = last_dim_size // 2 + 1
     if x.shape[last] != half:
         x = x.narrow(last, 0, half).contiguous()
-    whole = T.empty(shape, torch.complex64)
     sizes = blocks_of(shape, last)
+    done = _local(x, sizes, shape, "hermitian", "real", False, scale)
+    if done is not None:
+        return done
+    whole = T.empty(shape, torch.complex64)
     run(fft.kernel("hermitian", caps()), (x,), (whole,), sizes[1], sizes[2], 0, 1.0, 1.0)
     whole = transform(whole, sizes, False, scale)
     run(fft.kernel("real", caps()), (whole,), (out,), sizes[1], sizes[2], 0, 1.0, 1.0)
