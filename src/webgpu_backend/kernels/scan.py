@@ -73,8 +73,9 @@ def program(
     op: str, kind: str, source: DType, out: DType, index: DType | None, carried: DType | None, indexed: bool,
     total: bool, parts: int, vector: bool, caps: Caps,
 ) -> tuple[Program, Struct]:  # fmt: skip
-    """`vector`: rows are whole groups of four, read and (but for totals) written so. `index`: dtype of the index output of cummax and cummin. `carried`: dtype of the scanned totals to start from.
-    `indexed`: the input comes with indices of its own."""
+    """`index`: dtype of the index output of cummax and cummin. `carried`: dtype of the scanned totals to start from.
+    `indexed`: the input comes with indices of its own. `vector`: rows are whole groups of four, read and (but for
+    totals) written so."""
     c = carrier(out, caps)
     paired = op in LATER
     reads = [("a", source)] + ([("ai", INT32)] if indexed else [])
