@@ -34,9 +34,8 @@ __all__ = ["Gather", "Matrix", "Plan", "Product", "Step", "Tile", "plan", "_read
 LARGE = 1 << 26  # multiplications from which the software adapter's largest tile repays its compilation (0.4 s)
 # Outputs of few rows on a GPU: most rows; (threads along k, threads of four columns) of a workgroup by b's class.
 VECTOR_ROWS = 8
-VECTOR_SHAPE = {"8": (64, 1), "k": (64, 1), "K": (32, 4), "r": (8, 32), "R": (8, 32)}
-# Workgroups that fill the adapter, and the least share of k worth a second pass.
-VECTOR_SPLIT = {"8": (128, 4096), "k": (128, 4096), "K": (512, 256), "r": (512, 256), "R": (512, 256)}
+VECTOR_SHAPE = {"8": (64, 1), "k": (64, 1), "K": (64, 1), "r": (32, 8), "R": (32, 8)}
+VECTOR_SPLIT = (128, 2048)  # workgroups that fill the adapter, and the least share of k worth a second pass
 WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without workgroup memory
 # The same where no cost is known: workgroups (gpu) or threads (cpu).
 SPLIT = {"gpu": (128, 256), "cpu": (32, 2048)}
@@ -73,7 +72,7 @@ def plan(product: Product, caps: Caps) -> Plan:
         tiles_m, tiles_n = 1, -(-q.n // (along_n * 4))
     else:
         tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
-    splits, chunk = _splits(q, parts, batch * tiles_m * tiles_n, VECTOR_SPLIT[b_class] if vector else SPLIT[caps.kind])
+    splits, chunk = _splits(q, parts, batch * tiles_m * tiles_n, VECTOR_SPLIT if vector else SPLIT[caps.kind])
     total = batch * splits * tiles_m * tiles_n
 
     epilogue = "none" if splits > 1 else epilogue_key(q)

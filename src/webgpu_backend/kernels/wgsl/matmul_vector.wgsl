@@ -5,6 +5,7 @@
 {% set by_column = b_class in "kK" %}
 {# By column: a thread's share of k of four columns. By row of b: four columns as a vector, every along_k-th k. #}
 {% set at_once = [rows, 4] | min %}
+{% set parts = 8 if along_k >= 8 * at_once else 1 %}
 var<workgroup> sums: array<vec4<{{ type }}>, {{ threads * at_once }}>;
 
 fn dot4(x: vec4<{{ type }}>, y: vec4<{{ type }}>) -> {{ type }} {
@@ -130,13 +131,33 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     sums[{{ i * threads }}u + {{ slot }}] = c{{ first + i }};
 {% endfor %}
     workgroupBarrier();
+{% if parts > 1 %}
+    var v{{ first }} = vec4<{{ type }}>({{ zero }});
+    if (lid < {{ at_once * along_n * parts }}u) {
+        let from_ = lid / {{ along_n * parts }}u * {{ threads }}u + lid / {{ parts }}u % {{ along_n }}u * {{ along_k }}u + lid % {{ parts }}u;
+        for (var i = 0u; i < {{ along_k }}u; i += {{ parts }}u) {
+            v{{ first }} += sums[from_ + i];
+        }
+    }
+    workgroupBarrier();
+    if (lid < {{ at_once * along_n * parts }}u) {
+        sums[lid] = v{{ first }};
+    }
+    workgroupBarrier();
+{% endif %}
     if (lid < {{ at_once * along_n }}u) {
         let row = lid / {{ along_n }}u;
         let column = lid % {{ along_n }}u;
         var v = vec4<{{ type }}>({{ zero }});
+{% if parts > 1 %}
+        for (var i = 0u; i < {{ parts }}u; i++) {
+            v += sums[lid * {{ parts }}u + i];
+        }
+{% else %}
         for (var i = 0u; i < {{ along_k }}u; i++) {
             v += sums[row * {{ threads }}u + column * {{ along_k }}u + i];
         }
+{% endif %}
         store(v.x, v.y, v.z, v.w, {{ first }}u + row, (tile * {{ along_n }}u + column) * 4u, base, ob, ib);
     }
     workgroupBarrier();
