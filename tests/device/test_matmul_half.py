@@ -98,7 +98,7 @@ def test_cancelling_sums(dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_sums_of_one_sign(dtype):
     """Every step may round the same way: the bound grows with the number of products summed in f16."""
-    check(torch.full((64, 200), 1.1).to(dtype), torch.full((200, 64), 0.7).to(dtype), bound=matmul_half.CHUNK / 2)
+    check(torch.full((64, 200), 1.1).to(dtype), torch.full((200, 64), 0.7).to(dtype), bound=matmul_half.CHUNK / 4)
     check(torch.rand(64, 200).to(dtype), torch.rand(200, 64).to(dtype))
 
 

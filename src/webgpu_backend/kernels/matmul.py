@@ -35,6 +35,7 @@ LARGE = 1 << 26  # multiplications from which the software adapter's largest til
 # Outputs of few rows on a GPU: most rows; (threads along k, threads of four columns) of a workgroup by b's class.
 VECTOR_ROWS = 8
 VECTOR_SHAPE = {"8": (64, 1), "k": (64, 1), "K": (64, 1), "r": (32, 8), "R": (32, 8)}
+VECTOR_MANY = 4  # rows from which fewer threads with more to do are better
 VECTOR_SPLIT = (128, 2048)  # workgroups that fill the adapter, and the least share of k worth a second pass
 WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without workgroup memory
 # The same where no cost is known: workgroups (gpu) or threads (cpu).
@@ -198,7 +199,7 @@ def _program(
         mad=lambda acc, a, b: _mad(carry, acc, a, b, caps),
     )  # fmt: skip
     if kind.startswith("vector"):
-        along_k, along_n = VECTOR_SHAPE[b_class]
+        along_k, along_n = (32, 1) if b_class in "8k" and tile >= VECTOR_MANY else VECTOR_SHAPE[b_class]
         names |= dict(rows=tile, along_k=along_k, along_n=along_n, threads=along_k * along_n)
         names |= dict(widened=lambda x, words: f"widen_{(a_dtype if x == 'a' else b_dtype).short}({words})")
         tag = f"v{tile}"

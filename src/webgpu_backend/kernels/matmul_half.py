@@ -1,8 +1,8 @@
 """Products of float16 and bfloat16 with packed half arithmetic, twice the rate of f32, and what keeps it harmless.
 
-A prior pass lays each operand out as [k][rows] in f16, every row times a power of two that brings its largest element
-into [16, 32). A sum of up to 32 products then cannot overflow, and what is lost are elements 2^28 times less than their
-row's largest. Each such sum is added up in f32; the powers are undone at the end.
+A prior pass lays each operand out in f16, two neighbours of k together, every row times a power of two that brings its
+largest element into [16, 32). A sum of 32 products then cannot overflow, and what is lost are elements 2^28 times less
+than their row's largest. Sums over CHUNK of k, even and odd k apart, go to f32; the powers are undone at the end.
 """
 
 from functools import cache
@@ -30,11 +30,11 @@ from .product import (
 from .render import render
 from .tiles import Tile
 
-CHUNK = 16  # products summed in f16
+CHUNK = 64  # of k, of which two sums of 32 products are kept in f16
 LEAST = 64  # rows and columns below which the other kernels serve
 DEPTH = 128
 PACK_ROWS = 32
-STEP = 32  # panels are padded to whole steps of k
+STEP = 64  # panels are padded to whole steps of k
 
 
 def serves(q: Product, caps: Caps) -> bool:

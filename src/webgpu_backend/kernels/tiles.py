@@ -19,7 +19,7 @@ class Tile(NamedTuple):
     bk: int  # depth of the tile in workgroup memory
     tm: int  # rows and columns per thread
     tn: int
-    buffers: int = 1  # 2: the next tile is stored while this one is used
+    buffers: int = 1  # 0: a tile is read when it is due; 1: while the one before is used; 2: and stored meanwhile
     warp: int = 4  # of 32 threads that run together, how many lie along the rows
     twist: int = 0  # 1: rows of a turned tile are stored in an order that spreads them over the banks; from 32 rows
     slices: int = 1  # teams of threads in a workgroup, each with a part of k; a power of two, and bn is at most 2 bk
@@ -32,7 +32,7 @@ class Tuning:
     units: int  # workgroups that run without sharing anything
     tiles: tuple[Tile, ...]
     halves: tuple[Tile, ...]  # with sums of a few products in f16, where the adapter has it
-    launch: float  # microseconds of a dispatch that waits for the one before
+    launch: float  # microseconds of one more dispatch, which waits for the one before
     bandwidth: float  # bytes a microsecond
 
 
@@ -40,12 +40,16 @@ class Tuning:
 GPU = Tuning(
     132,
     (
-        Tile(128, 128, 16, 8, 8, rate=42.0, alone=1.5),
-        Tile(64, 64, 32, 8, 4, rate=36.0, alone=1.8),
-        Tile(32, 32, 16, 4, 4, rate=18.0, alone=3.0),
+        Tile(128, 256, 16, 8, 16, twist=1, rate=44.8, alone=1.0),
+        Tile(128, 128, 16, 8, 8, twist=1, rate=43.0, alone=1.3),
+        Tile(128, 64, 16, 8, 4, twist=1, rate=39.0, alone=1.15),
+        Tile(64, 64, 32, 8, 4, twist=1, rate=36.0, alone=1.8),
+        Tile(32, 32, 16, 4, 4, rate=18.0, alone=1.4),
+        Tile(32, 32, 16, 4, 4, slices=4, rate=16.0, alone=1.0),
+        Tile(16, 16, 16, 4, 4, slices=16, rate=8.0, alone=1.2),
     ),
     (),
-    4.0,
+    6.0,
     3e6,
 )
 # Without workgroup memory, largest first. The first tile with enough threads is taken.
@@ -85,10 +89,11 @@ def to_json(table: Tuning) -> dict:
 
 
 def fits(tile: Tile, caps: Caps, half: bool = False) -> bool:
-    threads = (tile.bm // tile.tm) * (tile.bn // tile.tn) * tile.slices
-    wide = 2 * (2 * tile.bm + tile.bn) if half else 4 * (tile.bm + tile.bn)
-    stored = tile.buffers * tile.slices * tile.bk * wide
-    return threads <= caps.workgroup_size and stored <= caps.workgroup_bytes
+    nty, ntx = tile.bm // tile.tm, tile.bn // tile.tn
+    across = min(nty * ntx, 32) // tile.warp
+    stored = max(tile.buffers, 1) * tile.slices * tile.bk * (tile.bm + tile.bn) * (2 if half else 4)
+    whole = nty % tile.warp == 0 and across and ntx % across == 0
+    return bool(whole) and nty * ntx * tile.slices <= caps.workgroup_size and stored <= caps.workgroup_bytes
 
 
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)

@@ -1,16 +1,16 @@
 {% include "matmul_head.wgsl" %}
 {% include "matmul_store.wgsl" %}
-{# Products of packed halves. Both operands lie as [k][rows] in f16, scaled row by row so that no sum of `chunk` products
-   leaves its range; such a sum goes to f32. Padded to whole tiles: nothing is checked but the store. #}
+{# Products of packed halves. Both operands lie as [k / 2][rows][2] in f16, scaled row by row so that no sum of `chunk`
+   products leaves its range: two sums, over even and over odd k, which go to f32. Padded to whole tiles: nothing is
+   checked but the store. #}
 {% set xyzw, halves = "xyzw", ("xy", "zw") %}
 {% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
 {% set threads = nty * ntx %}
 {% set a4, b4 = t.bm // 4, t.bn // 4 %}
 {% set a_loads = t.bm * t.bk // 4 // threads %}
 {% set b_loads = t.bn * t.bk // 4 // threads %}
-// Every number of a twice: a driver multiplies pairs at once only where they are read as pairs.
-var<workgroup> a_tile: array<vec4<f16>, {{ t.buffers * t.bk * a4 * 2 }}>;
-var<workgroup> b_tile: array<vec4<f16>, {{ t.buffers * t.bk * b4 }}>;
+var<workgroup> a_tile: array<vec4<f16>, {{ t.bk * a4 }}>;
+var<workgroup> b_tile: array<vec4<f16>, {{ t.bk * b4 }}>;
 
 // x * 2^-e, where 2^-e may pass what one f32 holds.
 fn unscale(x: f32, e: f32) -> f32 {
@@ -21,13 +21,17 @@ fn unscale(x: f32, e: f32) -> f32 {
 {% macro place(x, loads, wide4, origin) %}
 {% for l in range(loads) %}
     let {{ x }}at{{ l }} = lid + {{ l * threads }}u;
-    let {{ x }}from{{ l }} = {{ x }}start + {{ origin }} / 4u + {{ x }}at{{ l }} % {{ wide4 }}u + {{ x }}at{{ l }} / {{ wide4 }}u * p.{{ x }}_w;
-    var {{ x }}reg{{ l }} = {{ x }}_in[{{ x }}from{{ l }}];
+    let {{ x }}from{{ l }} = {{ x }}start + {{ origin }} / 2u + {{ x }}at{{ l }} % {{ 2 * wide4 }}u + {{ x }}at{{ l }} / {{ 2 * wide4 }}u * 2u * p.{{ x }}_w;
 {% endfor %}
 {% endmacro %}
-{% macro load(x, loads) %}
+{% macro load(x, loads, let) %}
 {% for l in range(loads) %}
-            {{ x }}reg{{ l }} = {{ x }}_in[{{ x }}from{{ l }} + k0 * p.{{ x }}_w];
+        {{ let }} {{ x }}reg{{ l }} = {{ x }}_in[{{ x }}from{{ l }} + k0 * p.{{ x }}_w];
+{% endfor %}
+{% endmacro %}
+{% macro keep(x, loads) %}
+{% for l in range(loads) %}
+        {{ x }}_tile[{{ x }}at{{ l }}] = {{ x }}reg{{ l }};
 {% endfor %}
 {% endmacro %}
 
@@ -43,77 +47,71 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     let astart = ob * p.a_b + ib * p.a_i;
     let bstart = ob * p.b_b + ib * p.b_i;
 {% for i in range(t.tm) %}
-{% for j in range(t.tn // 2) %}
-    var c{{ i }}_{{ j }} = vec2<f32>();
+{% for j in range(t.tn) %}
+    var c{{ i }}_{{ j }} = 0.0;
 {% endfor %}
 {% endfor %}
 {{ place("a", a_loads, a4, "m0") }}
 {{ place("b", b_loads, b4, "n0") }}
-{% if t.buffers == 1 %}
-    const aslot = 0u;
-    const bslot = 0u;
-{% else %}
-    var flip = 0u;
+    var k0 = 0u;
+{% if t.buffers %}
+{{ load("a", a_loads, "var") }}
+{{ load("b", b_loads, "var") }}
 {% endif %}
-    for (var k0 = {{ t.bk }}u; k0 <= p.k; k0 += {{ t.bk }}u) {
-{% if t.buffers == 2 %}
-        let aslot = flip * {{ t.bk * a4 * 2 }}u;
-        let bslot = flip * {{ t.bk * b4 }}u;
-        flip = 1u - flip;
+    while (k0 < p.k) {
+{% if not t.buffers %}
+{{ load("a", a_loads, "let") }}
+{{ load("b", b_loads, "let") }}
 {% endif %}
-{% for l in range(a_loads) %}
-        a_tile[aslot + 2u * aat{{ l }}] = areg{{ l }}.xxyy;
-        a_tile[aslot + 2u * aat{{ l }} + 1u] = areg{{ l }}.zzww;
-{% endfor %}
-{% for l in range(b_loads) %}
-        b_tile[bslot + bat{{ l }}] = breg{{ l }};
-{% endfor %}
+{{ keep("a", a_loads) }}
+{{ keep("b", b_loads) }}
         workgroupBarrier();
+        k0 += {{ t.bk }}u;
+{% if t.buffers %}
         if (k0 < p.k) {
-{{ load("a", a_loads) }}
-{{ load("b", b_loads) }}
+{{ load("a", a_loads, "") }}
+{{ load("b", b_loads, "") }}
         }
+{% endif %}
 {% for k1 in range(0, t.bk, chunk) %}
         {
-{% for kk in range(k1, k1 + chunk) %}
+{% for kk in range(k1, k1 + chunk, 2) %}
 {{ "{" if kk > k1 }}
 {% for g in range(t.tm // 2) %}
-            let a{{ g }} = a_tile[aslot + {{ kk * a4 * 2 + g }}u + ty * {{ t.tm // 2 }}u];
+            let a{{ g }} = a_tile[{{ kk * a4 + g // 2 * nty * 2 + g % 2 }}u + ty * 2u];
 {% endfor %}
-{% for h in range(t.tn // 4) %}
-            let b{{ h }} = b_tile[bslot + {{ kk * b4 + h }}u + tx * {{ t.tn // 4 }}u];
+{% for h in range(t.tn // 2) %}
+            let b{{ h }} = b_tile[{{ kk * b4 + h // 2 * ntx * 2 + h % 2 }}u + tx * 2u];
 {% endfor %}
 {% for i in range(t.tm) %}
-{% for j in range(t.tn // 2) %}
-            {% if kk == k1 %}var h{{ i }}_{{ j }} = a{{ i // 2 }}.{{ halves[i % 2] }} * b{{ j // 2 }}.{{ halves[j % 2] }};{% else %}h{{ i }}_{{ j }} = fma(a{{ i // 2 }}.{{ halves[i % 2] }}, b{{ j // 2 }}.{{ halves[j % 2] }}, h{{ i }}_{{ j }});{% endif %}
-
+{% for j in range(t.tn) %}
+{% set x, y = "a%d.%s" % (i // 2, halves[i % 2]), "b%d.%s" % (j // 2, halves[j % 2]) %}
+            {{ "var h%d_%d = %s * %s;" % (i, j, x, y) if kk == k1 else "h%d_%d = fma(%s, %s, h%d_%d);" % (i, j, x, y, i, j) }}
 {% endfor %}
 {% endfor %}
 {{ "}" if kk > k1 }}
 {% endfor %}
 {% for i in range(t.tm) %}
-{% for j in range(t.tn // 2) %}
-            c{{ i }}_{{ j }} += vec2<f32>(h{{ i }}_{{ j }});
+{% for j in range(t.tn) %}
+            c{{ i }}_{{ j }} += f32(h{{ i }}_{{ j }}.x) + f32(h{{ i }}_{{ j }}.y);
 {% endfor %}
 {% endfor %}
         }
 {% endfor %}
-{% if t.buffers == 1 %}
         workgroupBarrier();
-{% endif %}
     }
     let base = p.o_o + ob * p.o_b + ib * p.o_i;
-    let ae = astart + p.k * p.a_w + m0 / 4u + ty * {{ t.tm // 4 }}u;
-    let be = bstart + p.k * p.b_w + n0 / 4u + tx * {{ t.tn // 4 }}u;
+    let ae = astart + p.k * p.a_w + m0 / 4u + ty;
+    let be = bstart + p.k * p.b_w + n0 / 4u + tx;
 {% for g in range(t.tm // 4) %}
-    let ea{{ g }} = vec4<f32>(a_in[ae + {{ g }}u]);
+    let ea{{ g }} = vec4<f32>(a_in[ae + {{ g * nty }}u]);
 {% endfor %}
 {% for h in range(t.tn // 4) %}
-    let eb{{ h }} = vec4<f32>(b_in[be + {{ h }}u]);
+    let eb{{ h }} = vec4<f32>(b_in[be + {{ h * ntx }}u]);
 {% endfor %}
 {% for i in range(t.tm) %}
 {% for h in range(t.tn // 4) %}
-    store({% for j in range(4) %}unscale(c{{ i }}_{{ 2 * h + j // 2 }}.{{ xyzw[j % 2] }}, ea{{ i // 4 }}.{{ xyzw[i % 4] }} + eb{{ h }}.{{ xyzw[j] }}), {% endfor %}m0 + {{ i }}u + ty * {{ t.tm }}u, n0 + {{ h * 4 }}u + tx * {{ t.tn }}u, base, ob, ib);
+    store({% for j in range(4) %}unscale(c{{ i }}_{{ 4 * h + j }}, ea{{ i // 4 }}.{{ xyzw[i % 4] }} + eb{{ h }}.{{ xyzw[j] }}), {% endfor %}m0 + {{ (i // 4) * nty * 4 + i % 4 }}u + ty * 4u, n0 + {{ h * ntx * 4 }}u + tx * 4u, base, ob, ib);
 {% endfor %}
 {% endfor %}
 }

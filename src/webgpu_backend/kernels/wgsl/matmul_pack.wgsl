@@ -1,5 +1,6 @@
 {% include "matmul_head.wgsl" %}
-{# 32 rows of an operand: their largest finite magnitude, then all of them scaled to f16, four rows to a vector. #}
+{# 32 rows of an operand: their largest finite magnitude, then all of them scaled to f16. Two neighbours of k lie together,
+   then those of the next row: a vector has two of k of two rows. Rows and k are padded with zeros to whole steps. #}
 {% set rows, step, threads = 32, 64, 256 %}
 {% set along_k = order in "kK" %}
 var<workgroup> largest: array<f32, {{ threads * (1 if along_k else 4) }}>;
@@ -33,7 +34,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     let first = (group % p.tiles) * {{ rows }}u;
     let batch = group / p.tiles;
     let start = p.x_o + (batch / p.inner) * p.x_b + (batch % p.inner) * p.x_i;
-    let to = batch * (p.depth + 1u) * p.wide + first / 4u;
+    let to = batch * (p.depth + 1u) * p.wide;
 {% if along_k %}
     let kt = (lid % 16u) * 4u;
     let rt = lid / 16u;
@@ -41,7 +42,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     let rt = (lid % 8u) * 4u;
     let kt = lid / 8u;
 {% endif %}
-{# The four elements of load l: along k of row rt + 16 l, or along the rows at k kt + 32 l. #}
+{# The four elements of load l: along k of row rt + 16 l, or along the rows at k 2 kt + l. #}
 {% macro fetch(l) %}
 {% if along_k %}
         let row{{ l }} = first + rt + {{ 16 * l }}u;
@@ -56,7 +57,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
 {% endif %}
 {% else %}
-        let at_k{{ l }} = k0 + kt + {{ 32 * l }}u;
+        let at_k{{ l }} = k0 + 2u * kt + {{ l }}u;
         let base{{ l }} = start + min(at_k{{ l }}, p.k - 1u) * p.x_k;
 {% if order == "r" %}
         let v{{ l }} = select(vec4<f32>(), {{ read4("base%d + min(first + rt, p.rows - 4u) / 4u" % l) }}, at_k{{ l }} < p.k);
@@ -118,7 +119,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     workgroupBarrier();
     if (lid < 8u) {
         let e = lid * 4u;
-        out[to + p.depth * p.wide + lid] = vec4<f16>(vec4<f32>(largest[e], largest[e + 1u], largest[e + 2u], largest[e + 3u]));
+        out[to + p.depth * p.wide + first / 4u + lid] = vec4<f16>(vec4<f32>(largest[e], largest[e + 1u], largest[e + 2u], largest[e + 3u]));
     }
 {% if along_k %}
     let s0 = scales[rt];
@@ -137,24 +138,27 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         turned[(kt + {{ c }}u) * {{ rows + 1 }}u + rt + {{ 16 * l }}u] = select(0.0, shrink(v{{ l }}[{{ c }}], s{{ l }}), live{{ l }});
 {% endfor %}
 {% else %}
-        if (at_k{{ l }} < p.depth) {
-            out[to + at_k{{ l }} * p.wide + rt / 4u] = vec4<f16>(vec4<f32>({% for c in range(4) %}select(0.0, shrink(v{{ l }}[{{ c }}], s{{ c }}), first + rt + {{ c }}u < p.rows){{ ", " if c < 3 }}{% endfor %}));
-        }
+{% for c in range(4) %}
+        let y{{ l }}_{{ c }} = select(0.0, shrink(v{{ l }}[{{ c }}], s{{ c }}), first + rt + {{ c }}u < p.rows);
+{% endfor %}
 {% endif %}
 {% endfor %}
 {% if along_k %}
         workgroupBarrier();
 {% for l in range(2) %}
         {
-            let k = lid / 8u + {{ 32 * l }}u;
-            let r = (lid % 8u) * 4u;
+            let k = (lid / 16u + {{ 16 * l }}u) * 2u;
+            let r = (lid % 16u) * 2u;
             let e = k * {{ rows + 1 }}u + r;
-            if (k0 + k < p.depth) {
-                out[to + (k0 + k) * p.wide + r / 4u] = vec4<f16>(vec4<f32>(turned[e], turned[e + 1u], turned[e + 2u], turned[e + 3u]));
-            }
+            let at = to + (k0 + k) * p.wide + (first + r) / 2u;
+            out[at] = vec4<f16>(vec4<f32>(turned[e], turned[e + {{ rows + 1 }}u], turned[e + 1u], turned[e + {{ rows + 2 }}u]));
         }
 {% endfor %}
         workgroupBarrier();
+{% else %}
+        let at = to + (k0 + 2u * kt) * p.wide + (first + rt) / 2u;
+        out[at] = vec4<f16>(vec4<f32>(y0_0, y1_0, y0_1, y1_1));
+        out[at + 1u] = vec4<f16>(vec4<f32>(y0_2, y1_2, y0_3, y1_3));
 {% endif %}
     }
 }

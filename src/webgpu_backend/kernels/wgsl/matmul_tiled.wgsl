@@ -7,10 +7,11 @@
 {% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
 {% set threads = nty * ntx %}
 {% set a4, b4 = t.bm // 4, t.bn // 4 %}
+{% set buffers = [t.buffers, 1] | max %}
 {% set a_loads = t.bm * t.bk // 4 // threads %}
 {% set b_loads = t.bn * t.bk // 4 // threads %}
-var<workgroup> a_tile: array<vec4<{{ type }}>, {{ t.buffers * t.slices * t.bk * a4 }}>;
-var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.buffers * t.slices * t.bk * b4 }}>;
+var<workgroup> a_tile: array<vec4<{{ type }}>, {{ buffers * t.slices * t.bk * a4 }}>;
+var<workgroup> b_tile: array<vec4<{{ type }}>, {{ buffers * t.slices * t.bk * b4 }}>;
 
 {# Where load l of a thread goes: `row` and `k` within the tile; the row's base is computed once, outside the loop. #}
 {% macro place(x, class, loads, wide4, origin, size) %}
@@ -174,7 +175,7 @@ fn main(@builtin(local_invocation_index) {{ "local" if t.slices > 1 else "lid" }
 {% if t.slices > 1 %}
     let aslot = slice * {{ t.bk * a4 }}u;
     let bslot = slice * {{ t.bk * b4 }}u;
-{% elif t.buffers == 1 %}
+{% elif buffers == 1 %}
     const aslot = 0u;
     const bslot = 0u;
 {% else %}
@@ -232,26 +233,33 @@ fn main(@builtin(local_invocation_index) {{ "local" if t.slices > 1 else "lid" }
 {% else %}
     let tiles = (k_last - k_first) / {{ t.bk }}u;
     var k0 = k_first;
+{% if t.buffers %}
     if (tiles > 0u) {
 {{ load("a", a_class, a_loads, false) }}
 {{ load("b", b_class, b_loads, false) }}
     }
+{% endif %}
     for (var tile = 0u; tile < tiles; tile++) {
 {% if t.buffers == 2 %}
         let aslot = flip * {{ t.bk * a4 }}u;
         let bslot = flip * {{ t.bk * b4 }}u;
         flip = 1u - flip;
+{% elif t.buffers == 0 %}
+{{ load("a", a_class, a_loads, false) }}
+{{ load("b", b_class, b_loads, false) }}
 {% endif %}
 {{ keep("a", a_class, a_loads, a4) }}
 {{ keep("b", b_class, b_loads, b4) }}
         workgroupBarrier();
         k0 += {{ t.bk }}u;
+{% if t.buffers %}
         if (tile + 1u < tiles) {
 {{ load("a", a_class, a_loads, false) }}
 {{ load("b", b_class, b_loads, false) }}
         }
+{% endif %}
 {{ compute() }}
-{% if t.buffers == 1 %}
+{% if buffers == 1 %}
         workgroupBarrier();
 {% endif %}
     }

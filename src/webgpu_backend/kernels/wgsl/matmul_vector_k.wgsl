@@ -71,25 +71,26 @@ fn main(
     }
 {# An odd distance between the threads' sums keeps them on different banks. #}
 {% set wide = rows + 1 - rows % 2 %}
+{% set parts = [threads // rows, 8] | min %}
 {% for i in range(rows) %}
     sums[lid * {{ wide }}u + {{ i }}u] = c{{ i }};
 {% endfor %}
     workgroupBarrier();
     let row = lid % {{ rows }}u;
     var v = vec4<{{ type }}>({{ zero }});
-    if (lid < {{ 8 * rows }}u) {
-        for (var i = 0u; i < {{ threads // 8 }}u; i++) {
-            v += sums[(lid / {{ rows }}u + 8u * i) * {{ wide }}u + row];
+    if (lid < {{ parts * rows }}u) {
+        for (var i = 0u; i < {{ threads // parts }}u; i++) {
+            v += sums[(lid / {{ rows }}u + {{ parts }}u * i) * {{ wide }}u + row];
         }
     }
     workgroupBarrier();
-    if (lid < {{ 8 * rows }}u) {
+    if (lid < {{ parts * rows }}u) {
         sums[lid] = v;
     }
     workgroupBarrier();
     if (lid < {{ rows }}u) {
         v = sums[lid];
-        for (var i = 1u; i < 8u; i++) {
+        for (var i = 1u; i < {{ parts }}u; i++) {
             v += sums[i * {{ rows }}u + lid];
         }
         store(v.x, v.y, v.z, v.w, lid, n, p.o_o + ob * p.o_b + ib * p.o_i + split * p.o_s, ob, ib);
