@@ -26,7 +26,6 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {# Rows of vectors along k: `x` is a or b. In the weights' gradient k walks images and positions. #}
 {% macro place_k(x, loads, origin, size) %}
 {% for l in range(loads) %}
-    let {{ x }}k{{ l }} = ((lid + {{ l * threads }}u) % {{ t.bk // 4 }}u) * 4u;
     let {{ x }}row{{ l }} = (lid + {{ l * threads }}u) / {{ t.bk // 4 }}u;
     let {{ x }}base{{ l }} = {{ x }}start + min({{ origin }} + {{ x }}row{{ l }}, {{ size }} - 1u) * p.{{ x }}_r;
 {% endfor %}
@@ -34,21 +33,22 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% macro load_k(x, loads) %}
 {% for l in range(loads) %}
         {
-            let k = k0 + {{ x }}k{{ l }};
-            let kc = min(k, p.k - 4u);
 {% if mode == "weight" %}
-            let at = {{ x }}base{{ l }} + (kc / p.places) * p.{{ x }}_i + (kc % p.places) / 4u;
+            let inside = k0 + four < k_last;
+            let at = {{ x }}base{{ l }} + select(0u, four_image * p.{{ x }}_i + four_place / 4u, inside);
 {% else %}
-            let at = {{ x }}base{{ l }} + kc / 4u;
+            let k = k0 + four;
+            let inside = k < k_last;
+            let at = {{ x }}base{{ l }} + min(k, p.k - 4u) / 4u;
 {% endif %}
-            {{ x }}reg{{ l }} = select(vec4<f32>(0.0), {{ read4(x, "at") }}, k < k_last);
+            {{ x }}reg{{ l }} = select(vec4<f32>(0.0), {{ read4(x, "at") }}, inside);
         }
 {% endfor %}
 {% endmacro %}
 {% macro keep_k(x, loads, pitch) %}
 {% for l in range(loads) %}
 {% for c in range(4) %}
-        {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ c }}u) * {{ pitch }}u + {{ x }}row{{ l }} / 4u][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
+        {{ x }}_tile[{{ x }}slot + (four + {{ c }}u) * {{ pitch }}u + {{ x }}row{{ l }} / 4u][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -78,7 +78,6 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% endmacro %}
 {# Single elements of the left operand, neighbours along k. #}
 {% macro place_s(loads) %}
-    let ak = lid % {{ t.bk }}u;
     let arow = lid / {{ t.bk }}u;
 {% for l in range(loads) %}
     let abase{{ l }} = astart + min(m0 + arow + {{ l * threads // t.bk }}u, p.m - 1u) * p.a_r;
@@ -86,22 +85,23 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% endmacro %}
 {% macro load_s(loads) %}
         {
-            let k = k0 + ak;
-            let kc = min(k, p.k - 1u);
+            let k = k0 + one;
+            let inside = k < k_last;
 {% if mode == "weight" %}
-            let step = (kc / p.places) * p.a_i + kc % p.places;
+            let step = select(0u, one_image * p.a_i + one_place, inside);
 {% else %}
+            let kc = min(k, p.k - 1u);
             let step = {{ "taps[kc].z" if listed else "kc" }} * p.a_k;
 {% endif %}
 {% for l in range(loads) %}
             let at{{ l }} = abase{{ l }} + step;
-            areg{{ l }} = select(0.0, {{ read("a", "at%d" % l) }}, k < k_last);
+            areg{{ l }} = select(0.0, {{ read("a", "at%d" % l) }}, inside);
 {% endfor %}
         }
 {% endmacro %}
 {% macro keep_s(loads) %}
 {% for l in range(loads) %}
-        a_tile[aslot + ak * {{ a_pitch }}u + (arow + {{ l * threads // t.bk }}u) / 4u][(arow + {{ l * threads // t.bk }}u) % 4u] = areg{{ l }};
+        a_tile[aslot + one * {{ a_pitch }}u + (arow + {{ l * threads // t.bk }}u) / 4u][(arow + {{ l * threads // t.bk }}u) % 4u] = areg{{ l }};
 {% endfor %}
 {% endmacro %}
 {# The image, as columns n (positions) for each k (channel and tap). #}
@@ -155,7 +155,6 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% endmacro %}
 {# The image, as columns n (channel and tap) for each k (positions). #}
 {% macro place_taps(loads) %}
-    let bk = lid % {{ t.bk }}u;
     let brow = lid / {{ t.bk }}u;
 {% for l in range(loads) %}
 {% if b_class in "pq" %}
@@ -167,29 +166,31 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% endmacro %}
 {% macro load_taps(loads) %}
         {
-            let k = k0 + bk;
-            let kc = min(k, p.k - 1u);
-{% if b_class in "pq" %}
-            let base = bstart + (kc / p.places) * p.b_i + {{ "places[kc % p.places].x" if b_class == "q" else "kc % p.places" }};
-{% for l in range(loads) %}
-            let at{{ l }} = base + btap{{ l }};
-            breg{{ l }} = select(0.0, {{ read("b", "at%d" % l) }}, k < k_last);
-{% endfor %}
+            let inside = k0 + one < k_last;
+{% if b_class == "p" %}
+            let base = bstart + select(0u, one_image * p.b_i + one_place, inside);
 {% else %}
-            let place = places[kc % p.places];
-            let base = bstart + (kc / p.places) * p.b_i + place.x;
-            let bits = select(0xffffffffu, place.y, k < k_last);
+            let place = places[one_place];
+            let base = bstart + one_image * p.b_i + place.x;
+{% endif %}
+{% if b_class == "g" %}
+            let bits = select(0xffffffffu, place.y, inside);
+{% endif %}
 {% for l in range(loads) %}
+{% if b_class == "g" %}
             let inside{{ l }} = (btap{{ l }}.y & bits) == 0u;
             let at{{ l }} = select(0u, base + btap{{ l }}.x, inside{{ l }});
             breg{{ l }} = select(0.0, {{ read("b", "at%d" % l) }}, inside{{ l }});
-{% endfor %}
+{% else %}
+            let at{{ l }} = {{ "select(0u, base + btap%d, inside)" % l if b_class == "q" else "base + btap%d" % l }};
+            breg{{ l }} = select(0.0, {{ read("b", "at%d" % l) }}, inside);
 {% endif %}
+{% endfor %}
         }
 {% endmacro %}
 {% macro keep_taps(loads) %}
 {% for l in range(loads) %}
-        b_tile[bslot + bk * {{ b_pitch }}u + (brow + {{ l * threads // t.bk }}u) / 4u][(brow + {{ l * threads // t.bk }}u) % 4u] = breg{{ l }};
+        b_tile[bslot + one * {{ b_pitch }}u + (brow + {{ l * threads // t.bk }}u) / 4u][(brow + {{ l * threads // t.bk }}u) % 4u] = breg{{ l }};
 {% endfor %}
 {% endmacro %}
 {% set a_loads = t.bm * t.bk // threads // (1 if a_class == "s" else 4) %}
@@ -244,6 +245,15 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     var aslot = 0u;
     var bslot = 0u;
 {% endif %}
+{% set fours = a_class == "k" or (mode == "weight" and b_class == "v") %}
+{% set ones = a_class == "s" or (mode == "weight" and b_class != "v") %}
+{% for name, used, lane in (("four", fours, "(lid %% %du) * 4u" % (t.bk // 4)), ("one", ones, "lid %% %du" % t.bk)) if used %}
+    let {{ name }} = {{ lane }};
+{% if mode == "weight" %}
+    var {{ name }}_image = (k_first + {{ name }}) / p.places;
+    var {{ name }}_place = (k_first + {{ name }}) % p.places;
+{% endif %}
+{% endfor %}
 {{ place() }}
     let tiles = (k_last - k_first + {{ t.bk - 1 }}u) / {{ t.bk }}u;
     var k0 = k_first;
@@ -253,6 +263,15 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         workgroupBarrier();
         k0 += {{ t.bk }}u;
         if (tile + 1u < tiles) {
+{% if mode == "weight" %}
+{% for name, used in (("four", fours), ("one", ones)) if used %}
+            {{ name }}_place += {{ t.bk }}u;
+            while ({{ name }}_place >= p.places) {
+                {{ name }}_place -= p.places;
+                {{ name }}_image++;
+            }
+{% endfor %}
+{% endif %}
 {{ load() }}
         }
 {% for kk in range(t.bk) %}
