@@ -318,6 +318,11 @@ def _ready(*tensors) -> None:
         raise Unsupported("webgpu: convolution of more than three dimensions")
 
 
+def _near(image: torch.Tensor) -> torch.Tensor:
+    """A big GPU reads neighbours together: an image whose columns are not neighbours is worth a copy."""
+    return image if caps().kind == "cpu" or image.stride(-1) == 1 else image.contiguous()
+
+
 @custom("convolution")
 @remembered
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
@@ -330,7 +335,7 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 def convolve(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     _ready(input, weight, bias)
     stride, padding, dilation = tuple(stride), tuple(padding), tuple(dilation)
-    weight = weight.contiguous()
+    input, weight = _near(input), weight.contiguous()
     sizes = zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding)
     if transposed:
         spatial = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in sizes]
@@ -359,7 +364,7 @@ def convolution_backward(
 def gradients(grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask):
     _ready(grad_output, input, weight)
     stride, padding, dilation = tuple(stride), tuple(padding), tuple(dilation)
-    weight = weight.contiguous()
+    grad_output, input, weight = _near(grad_output), _near(input), weight.contiguous()
     wanted = tuple(weight.shape)
     grad_input = grad_weight = grad_bias = None
     if output_mask[0]:
