@@ -12,6 +12,7 @@ from ..kernels import fft
 from ..kernels.layout import numel, spread
 from ..launch import caps, launch
 from .indexed import run
+from .remember import remembered
 from .scan import blocks_of
 from .table import custom
 
@@ -107,6 +108,7 @@ def _over(x: torch.Tensor, dims: list[int], forward: bool, scale: float) -> torc
 
 
 @custom("_fft_c2c")
+@remembered
 def fft_c2c(self, dim, normalization, forward):
     x = _complex(self)
     dims = _dims(self, dim)
@@ -117,6 +119,7 @@ def fft_c2c(self, dim, normalization, forward):
 
 
 @custom("_fft_r2c")
+@remembered
 def fft_r2c(self, dim, normalization, onesided):
     dims = _dims(self, dim)
     shape = list(self.shape)
@@ -141,6 +144,7 @@ def fft_r2c(self, dim, normalization, onesided):
 
 
 @custom("_fft_c2r")
+@remembered
 def fft_c2r(self, dim, normalization, last_dim_size):
     dims = _dims(self, dim)
     last = dims[-1]

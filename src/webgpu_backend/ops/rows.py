@@ -7,7 +7,8 @@ from .. import tensor as T
 from .copy import fill
 from .elementwise import _scalar_name
 from .indexing import INDEX_SIZE, axis
-from .scatter import REDUCES, WIDE, apart, both, reduce_into, write
+from .remember import remembered
+from .scatter import REDUCES, WIDE, apart, both, deterministic, reduce_into, write
 from .table import custom
 
 
@@ -75,7 +76,7 @@ def _row_operands(self, dim, index, source, op):
     return target, dim, source
 
 
-@both("index_add")
+@both("index_add", planned=True)
 def index_add_(self, dim, index, source, *, alpha=1):
     target, dim, source = _row_operands(self, dim, index, source, "index_add")
     if alpha != 1:
@@ -84,7 +85,7 @@ def index_add_(self, dim, index, source, *, alpha=1):
     return self
 
 
-@both("index_copy")
+@both("index_copy", planned=True)
 def index_copy_(self, dim, index, source):
     target, dim, source = _row_operands(self, dim, index, source, "index_copy")
     rows_into(target, dim, index, source, "set", "index_copy")
@@ -125,6 +126,11 @@ def index_reduce_(self, dim, index, source, reduce, *, include_self=True):
 
 @custom("embedding_dense_backward")
 def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
+    gradient = _embedding_gradient if deterministic() else _planned_embedding_gradient
+    return gradient(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
+
+
+def _embedding_gradient(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
     width = grad_output.shape[-1] if grad_output.dim() else 1
     dtype = grad_output.dtype
     out = fill(T.empty((num_weights, width), torch.float32 if dtype in WIDE else dtype), 0)
@@ -141,6 +147,9 @@ def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, sca
     if 0 <= padding_idx < num_weights:
         fill(out[padding_idx], 0)
     return out if out.dtype == dtype else out.to(dtype)
+
+
+_planned_embedding_gradient = remembered(_embedding_gradient)
 
 
 @custom("bincount")

@@ -10,6 +10,7 @@ from ..kernels.indexed import plain
 from ..kernels.layout import numel
 from ..launch import caps, launch
 from .reduce import MANY
+from .remember import remembered
 from .table import custom
 
 _WIDE = {
@@ -93,11 +94,13 @@ def _integral_to_long(x: torch.Tensor, dtype) -> torch.dtype:
 
 
 @custom("cumsum")
+@remembered
 def cumsum(self, dim, *, dtype=None):
     return accumulate("cumsum", self, dim, _integral_to_long(self, dtype))
 
 
 @custom("cumprod")
+@remembered
 def cumprod(self, dim, *, dtype=None):
     wanted = _integral_to_long(self, dtype)
     if wanted is torch.float32 and self.dim() and self.numel() > MANY and caps().f64 and self.shape[dim] > MANY:
@@ -106,6 +109,7 @@ def cumprod(self, dim, *, dtype=None):
 
 
 @custom("logcumsumexp", "_logcumsumexp")
+@remembered
 def logcumsumexp(self, dim):
     if self.dtype is torch.complex64:
         return accumulate("complex_logcumsumexp", self, dim, self.dtype)
@@ -130,11 +134,13 @@ def _extremes(op: str, x: torch.Tensor, dim: int):
 
 
 @custom("cummax")
+@remembered
 def cummax(self, dim):
     return _extremes("cummax", self, dim)
 
 
 @custom("cummin")
+@remembered
 def cummin(self, dim):
     return _extremes("cummin", self, dim)
 

@@ -16,10 +16,11 @@ from ..runtime.gpu import gpu
 from .copy import clone, device_copy, fill
 from .elementwise import _check_overlap
 from .indexing import along, axis, key_of, like, remember
+from .remember import remembered
 from .table import custom
 
 aten = torch.ops.aten
-_deterministic = torch.are_deterministic_algorithms_enabled
+deterministic = torch.are_deterministic_algorithms_enabled
 PLANS: dict[tuple, tuple] = {}
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MASK = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFFFFFF, 8: 0xFFFFFFFFFFFFFFFF}
@@ -63,7 +64,7 @@ def write(key: tuple, how: str, self: torch.Tensor, indices: list, value, layout
     Where several values meet, atomics take them in an order that varies, and so may the last bits of a sum, or which
     of them stays. Under `torch.use_deterministic_algorithms(True)` they are taken in the order of their places.
     """
-    ordered = _deterministic() and not distinct and isinstance(value, torch.Tensor)
+    ordered = deterministic() and not distinct and isinstance(value, torch.Tensor)
     if ordered and how == "set":
         _in_order(how, self, indices, value, layout, chain)
         return
@@ -204,12 +205,20 @@ def _functional(inplace):
     return call
 
 
-def both(name: str, suffix: str = ""):
-    """Registers an in-place function as `name_` and, on a copy, as `name`."""
+def both(name: str, suffix: str = "", planned: bool = False):
+    """Registers an in-place function as `name_` and, on a copy, as `name`. `planned`: of tensors and integers only, so
+    that the copy and what follows can be kept; the order of sums asked for is no argument, and goes the long way."""
 
     def register(function):
         custom(f"{name}_{suffix}")(function)
-        custom(f"{name}{suffix}")(_functional(function))
+        copied = _functional(function)
+        if planned:
+            long, quick = copied, remembered(copied)
+
+            def copied(*args, **kwargs):
+                return long(*args, **kwargs) if deterministic() else quick(*args, **kwargs)
+
+        custom(f"{name}{suffix}")(copied)
         return function
 
     return register
@@ -237,7 +246,7 @@ def _scatter(self, dim, index, value, how, op, check):
     return self
 
 
-@both("scatter", ".src")
+@both("scatter", ".src", planned=True)
 def scatter_src_(self, dim, index, src):
     return _scatter(self, dim, index, src, "set", "scatter",
                     lambda: aten.scatter.src(like(self), dim, like(index), like(src)))  # fmt: skip
@@ -266,13 +275,13 @@ def scatter_value_reduce_(self, dim, index, value, *, reduce):
                     lambda: aten.scatter.value_reduce(like(self), dim, like(index), value, reduce=reduce))  # fmt: skip
 
 
-@both("scatter_add")
+@both("scatter_add", planned=True)
 def scatter_add_(self, dim, index, src):
     return _scatter(self, dim, index, src, "sum", "scatter_add",
                     lambda: aten.scatter_add(like(self), dim, like(index), like(src)))  # fmt: skip
 
 
-@both("scatter_reduce", ".two")
+@both("scatter_reduce", ".two", planned=True)
 def scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
     def check():
         aten.scatter_reduce.two(like(self), dim, like(index), like(src), reduce, include_self=include_self)

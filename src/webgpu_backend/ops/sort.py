@@ -8,6 +8,7 @@ from .. import tensor as T
 from ..kernels import indexed, sort
 from ..launch import caps, launch
 from .indexed import run
+from .remember import remembered
 from .scan import blocks_of
 from .table import custom
 
@@ -94,6 +95,11 @@ def _ready(op: str, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
 
 @custom("sort.stable")
 def sort_stable(self, *, stable=None, dim=-1, descending=False):
+    return _sort(self, dim, descending)
+
+
+@remembered
+def _sort(self, dim, descending):
     x, dim = _ready("sort", self, dim)
     if not self.numel():
         return T.empty(self.shape, self.dtype), T.empty(self.shape, torch.int64)
@@ -104,10 +110,11 @@ def sort_stable(self, *, stable=None, dim=-1, descending=False):
 
 @custom("sort")
 def sort_default(self, dim=-1, descending=False):
-    return sort_stable(self, stable=False, dim=dim, descending=descending)
+    return _sort(self, dim, descending)
 
 
 @custom("topk")
+@remembered
 def topk(self, k, dim=-1, largest=True, sorted=True):
     dim = canonicalize_dim(self.dim(), dim)
     if not 0 <= k <= (self.shape[dim] if self.dim() else 1):
