@@ -12,6 +12,7 @@ import cProfile
 import importlib.util
 import io
 import json
+import os
 import pstats
 import statistics
 import sys
@@ -338,6 +339,8 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json")
     options = parser.parse_args()
+    if options.device != "webgpu" and "webgpu_backend" in sys.modules:  # installed, and loaded by `import torch`
+        os.execve(sys.executable, sys.orig_argv, os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     software = options.device == "cpu"
