@@ -84,3 +84,25 @@ def test_more_kernels_than_one_query_set():
 def test_one_at_a_time():
     with torch.webgpu.profiler.profile(), pytest.raises(RuntimeError, match="active already"):
         torch.webgpu.profiler.profile().__enter__()
+
+
+def test_kernel_times_in_the_table_of_torch_profiler():
+    x = torch.rand(64, 64).to("webgpu")
+    weight = torch.rand(64, 64).to("webgpu").requires_grad_()
+    (x @ weight).relu().sum().backward()
+    with torch.profiler.profile() as operators, torch.webgpu.profiler.profile() as kernels:
+        with torch.profiler.record_function("a step"):
+            (x @ weight).relu().sum().backward()
+        torch.webgpu.synchronize()
+    kernels.add_to(operators)
+    rows = {row.key: row for row in operators.key_averages()}
+    names = {e.name for e in kernels}
+    by_kernel = sum(e.duration for e in kernels) / 1e3
+    for which in (True, False):  # once by kernel, once by operator
+        found = sum(row.self_device_time_total for row in rows.values() if (row.key in names) is which)
+        assert found == pytest.approx(by_kernel, rel=1e-6)
+    relu = sum(e.duration for e in kernels if e.name.startswith("relu")) / 1e3
+    assert rows["aten::relu"].self_device_time_total == pytest.approx(relu) and relu > 0
+    assert rows["aten::threshold_backward"].self_device_time_total > 0
+    assert rows["a step"].device_time_total >= rows["aten::relu"].device_time_total
+    assert "Self WEBGPU" in operators.key_averages().table(sort_by="self_device_time_total")

@@ -8,6 +8,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from torch.autograd import DeviceType
+from torch.autograd.profiler_util import FunctionEvent
+
+from .. import tensor as T
 from ..runtime.gpu import gpu
 
 
@@ -112,6 +116,37 @@ class profile:
             lines.append(f"{r.name[:56]:56} {r.count:7} {r.total_us:12.1f} {r.average_us:12.2f} {share:>7}")
         lines.append(f"{'all':56} {len(self.events):7} {sum(r.total_us for r in rows):12.1f}")
         return "\n".join(lines)
+
+    def add_to(self, operators) -> None:
+        """Gives a finished `torch.profiler.profile` of the same work the times of the kernels its operators launched:
+
+            kernels.add_to(operators)
+            print(operators.key_averages().table(sort_by="self_device_time_total"))
+
+        A kernel belongs to the innermost operator that was running when the host recorded it. Kernels are rows too.
+        """
+        begin = operators.profiler.kineto_results.trace_start_ns()
+        events = operators.events()
+        events._use_device = T.NAME
+        for event in events:
+            event.use_device = T.NAME
+        waiting = sorted((e for e in events if not e.is_async), key=lambda e: e.time_range.start, reverse=True)
+        running: list = []
+        for kernel in sorted(self.events, key=lambda e: e.launched):
+            now = (kernel.launched - begin) / 1e3
+            while waiting and waiting[-1].time_range.start <= now:
+                running.append(waiting.pop())
+            running = [e for e in running if e.time_range.end >= now]
+            if running:
+                running[-1].append_kernel(kernel.name, 0, kernel.duration / 1e3)
+        for i, kernel in enumerate(self.events):
+            start = (kernel.start + self._to_host - begin) / 1e3
+            events.append(
+                FunctionEvent(
+                    -1 - i, kernel.name, 0, start, start + kernel.duration / 1e3, use_device=T.NAME,
+                    device_type=DeviceType.PrivateUse1, stack=[], input_shapes=(),
+                )
+            )  # fmt: skip
 
     def export_chrome_trace(self, path: str, operators=None) -> None:
         """A trace for chrome://tracing or Perfetto.
