@@ -7,6 +7,8 @@ import pytest
 import torch
 from _close import adapter_class, close, gradients  # noqa: F401
 
+import webgpu_backend
+
 DTYPES = [torch.float32, torch.complex64]
 SHAPES = [(1, 1), (4, 4), (2, 1, 5, 3), (3, 8), (2, 0, 3), (3, 0), (20, 50), (90, 90)]
 
@@ -157,3 +159,21 @@ def test_matrix_exp_of_halves(dtype):
     got = torch.matrix_exp(x.to("webgpu"))
     assert got.dtype is dtype
     close(got, torch.matrix_exp(x.float()).to(dtype))
+
+
+@pytest.mark.fallback("aten::linalg_eig", "aten::_linalg_eigvals")
+def test_eigenvalues_of_any_matrix_are_a_counted_fallback():
+    x = sample((3, 5, 5))
+    webgpu_backend.reset_fallbacks()
+    values, vectors = torch.linalg.eig(x.to("webgpu"))
+    assert values.device.type == vectors.device.type == "webgpu"
+    wanted = torch.linalg.eig(x)
+    close(values, wanted.eigenvalues)
+    close(x.to("webgpu", values.dtype) @ vectors, (vectors * values.unsqueeze(-2)).cpu())
+    close(torch.linalg.eigvals(x.to("webgpu")), torch.linalg.eigvals(x))
+    assert webgpu_backend.fallbacks() == {"aten::linalg_eig": 1, "aten::_linalg_eigvals": 1}
+
+
+def test_eigenvalues_of_any_matrix_are_refused_where_the_cpu_is():
+    with pytest.raises(NotImplementedError, match="aten::linalg_eig has no device kernel"):
+        torch.linalg.eig(sample((3, 3)).to("webgpu"))
