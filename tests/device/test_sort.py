@@ -86,3 +86,22 @@ def test_errors():
         g.sort(2)
     with pytest.raises(IndexError, match="to have non-zero size"):
         torch.zeros(3, 0, device="webgpu").median(1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8], ids=str)
+def test_short_rows_choose_among_equals_as_the_cpu(dtype):
+    """Which of several equal values topk and kthvalue name: rows of up to 63 follow the CPU's own algorithms."""
+    g = torch.Generator().manual_seed(0)
+    for length in (1, 2, 3, 5, 10, 17, 40, 63):
+        x = torch.randint(0, 4, (29, length), generator=g).to(dtype)
+        if dtype.is_floating_point:
+            x[::5, ::3], x[1::5, 1::4] = float("nan"), float("-inf")
+        d = x.to("webgpu")
+        for k in {1, (length + 1) // 2, min(length, 17)}:
+            for largest in (True, False):
+                for ordered in (True, False):
+                    ours, theirs = (t.topk(k, 1, largest, ordered).indices for t in (d, x))
+                    assert k > 17 or torch.equal(ours.cpu(), theirs)
+            assert torch.equal(d.kthvalue(k, 1).indices.cpu(), x.kthvalue(k, 1).indices)
+    x = torch.randint(0, 4, (3, 9, 5), generator=g).to(dtype)
+    assert torch.equal(x.to("webgpu").topk(4, 1).indices.cpu(), x.topk(4, 1).indices)

@@ -13,6 +13,8 @@ from .render import render
 WORKGROUP = {"gpu": 256, "cpu": 16}
 SPAN = {"gpu": 4, "cpu": 64}  # elements that a thread merges
 REGISTERS = 8
+SHORT = 63  # rows that are selected from by the CPU's own algorithm, which is another one from 64 on
+FEW = 17  # of which so many are sorted by insertion
 FIELDS = ("groups", "blocks", "length", "inner", "flip", "stride", "keep", "width", "span")
 _NETWORK = (
     (0, 1), (2, 3), (4, 5), (6, 7), (0, 2), (1, 3), (4, 6), (5, 7), (1, 2), (5, 6), (0, 4), (1, 5), (2, 6), (3, 7),

@@ -61,6 +61,18 @@ def sorted_pairs(x: torch.Tensor, sizes, descending: bool, keep: int | None = No
     return out, length
 
 
+def chosen_pairs(kind: str, x: torch.Tensor, sizes, largest: bool, keep: int, ordered: bool = True) -> torch.Tensor:
+    """Of short rows of contiguous `x` the first `keep` in order ("topk"), or the last of those ("nth"), as pairs."""
+    outer, length, inner = sizes
+    rows, dtype = outer * inner, T.dtype_of(x)
+    words = sort.words(dtype)
+    out = _pairs(rows * (keep if kind == "topk" else 1), words)
+    block = next(b for b in (8, 16, 32, 64) if length < b)
+    flip = 0xFFFFFFFF if largest else 0
+    _pass(kind, block, (x, dtype), out, words, (rows, 1, length, inner, flip, 0, keep, int(ordered), 0))
+    return out
+
+
 def take(kind: str, x: torch.Tensor, sizes, pairs, stride: int, shape, count: int, first: int = 0):
     """Values and indices that sorted pairs of contiguous `x` stand for."""
     values, indices = T.empty(shape, x.dtype), T.empty(shape, torch.int64)
@@ -126,6 +138,8 @@ def topk(self, k, dim=-1, largest=True, sorted=True):
     if not x.numel() or not k:
         return T.empty(shape, self.dtype), T.empty(shape, torch.int64)
     sizes = blocks_of(x.shape, dim)
+    if sizes[1] <= sort.SHORT and k <= sort.FEW:
+        return take("take", x, sizes, chosen_pairs("topk", x, sizes, largest, k, sorted), k, shape, k)
     pairs, stride = sorted_pairs(x, sizes, largest, k)
     return take("take", x, sizes, pairs, stride, shape, k)
 
@@ -146,6 +160,8 @@ def _select(op: str, kind: str, x: torch.Tensor, dim: int, keepdim: bool, first:
     if not y.numel():
         return T.empty(shape, x.dtype), T.empty(shape, torch.int64)
     sizes = blocks_of(y.shape, dim)
+    if op == "kthvalue" and sizes[1] <= sort.SHORT:
+        return take(kind, y, sizes, chosen_pairs("nth", y, sizes, False, first + 1), 1, shape, 1)
     pairs, stride = sorted_pairs(y, sizes, False)
     return take(kind, y, sizes, pairs, stride, shape, 1, first)
 

@@ -133,6 +133,118 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         b_out[base + k] = s[k];
     }
 }
+{% elif kind in ("topk", "nth") %}
+
+var<private> r: array<E, {{ block }}>;
+
+fn before(a: E, b: E) -> bool {
+    return a.x < b.x{{ " || (a.x == b.x && a.y < b.y)" if words == 2 }};
+}
+
+fn swap(i: u32, j: u32) {
+    let x = r[i];
+    r[i] = r[j];
+    r[j] = x;
+}
+
+{% if kind == "topk" %}
+fn insertion_sort(first: u32, end: u32) {
+    for (var i = first + 1u; i < end; i++) {
+        let x = r[i];
+        var j = i;
+        for (; j > first; j--) {
+            if (!before(x, r[j - 1u])) { break; }
+            r[j] = r[j - 1u];
+        }
+        r[j] = x;
+    }
+}
+
+// std::nth_element of libstdc++, then std::sort of what comes before: equal values end as they do on the CPU.
+fn arrange(n: u32) {
+    var first = 0u;
+    var end = n;
+    while (end - first > 3u) {
+        let a = first + 1u;
+        let b = first + (end - first) / 2u;
+        let c = end - 1u;
+        if (before(r[a], r[b])) {
+            if (before(r[b], r[c])) { swap(first, b); } else if (before(r[a], r[c])) { swap(first, c); } else { swap(first, a); }
+        } else if (before(r[a], r[c])) { swap(first, a); } else if (before(r[b], r[c])) { swap(first, c); } else { swap(first, b); }
+        let pivot = r[first];
+        var i = first + 1u;
+        var j = end;
+        loop {
+            while (before(r[i], pivot)) { i++; }
+            j--;
+            while (before(pivot, r[j])) { j--; }
+            if (i >= j) { break; }
+            swap(i, j);
+            i++;
+        }
+        if (i < p.keep) { first = i; } else { end = i; }
+    }
+    insertion_sort(first, end);
+    if (p.width != 0u) { insertion_sort(0u, p.keep - 1u); }
+}
+{% else %}
+fn above(i: u32, j: u32) {
+    if (before(r[j], r[i])) { swap(i, j); }
+}
+
+// torch's own quickselect for the CPU: equal values end as they do there.
+fn arrange(n: u32) {
+    var low = 0u;
+    var high = n - 1u;
+    while (high > low) {
+        if (high == low + 1u) {
+            above(low, high);
+            break;
+        }
+        swap(low + (high - low) / 2u, low + 1u);
+        above(low + 1u, high);
+        above(low, high);
+        above(low + 1u, low);
+        let pivot = r[low];
+        var i = low + 1u;
+        var j = high;
+        loop {
+            i++;
+            while (before(r[i], pivot)) { i++; }
+            j--;
+            while (before(pivot, r[j])) { j--; }
+            if (j < i) { break; }
+            swap(i, j);
+        }
+        swap(low, j);
+        if (j < p.keep) { low = i; }
+        if (j + 1u >= p.keep) {
+            if (j == 0u) { break; }
+            high = j - 1u;
+        }
+    }
+}
+{% endif %}
+
+// A thread has a short row to itself, and writes its first p.keep elements, or the last of them.
+@compute @workgroup_size({{ workgroup }})
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+    let row = gid.x + gid.y * nwg.x * {{ workgroup }}u;
+    if (row >= p.groups) {
+        return;
+    }
+    for (var k = 0u; k < p.length; k++) {
+        r[k] = fetch(row, k);
+    }
+    arrange(p.length);
+{% if kind == "topk" %}
+    for (var k = 0u; k < p.keep; k++) {
+        b_out[row * p.keep + k] = r[k];
+    }
+{% else %}
+    b_out[row] = r[p.keep - 1u];
+{% endif %}
+}
 {% elif kind == "registers" %}
 
 // A thread sorts eight neighbours without memory.
