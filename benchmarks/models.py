@@ -278,15 +278,20 @@ def prepare(name: str, setting: Setting) -> tuple[Callable, Result]:
 def finish(f: Callable, result: Result, seconds: float) -> Result:
     """The measurement itself."""
     device = result.device
-    result.ms, result.host_ms = measure(f, device, seconds)
+    calls = 0
+
+    def counted():
+        nonlocal calls
+        calls += 1
+        return f()
+
+    before = _counters() if device == "webgpu" else {}
+    result.ms, result.host_ms = measure(counted, device, seconds)
     if device != "cpu":
         result.peak_mib = torch.get_device_module(device).max_memory_allocated() / (1 << 20)
     if device == "webgpu":
-        before = _counters()
-        f()
-        synchronize(device)
         after = _counters()
-        result.dispatches, result.submits = (after[k] - before[k] for k in ("dispatches", "submits"))
+        result.dispatches, result.submits = ((after[k] - before[k]) // calls for k in ("dispatches", "submits"))
     return result
 
 

@@ -16,6 +16,10 @@ def finish(row: dict, devices: list[str], ceilings: dict) -> dict:
 
 
 def _rate(row: dict, ms: float) -> str:
+    if row["group"] == "model":
+        peaks = [f"{value:.0f}" for key, value in row.items() if key.endswith("peak MiB") and value is not None]
+        count = f", {row['dispatches']} dispatches" if row.get("dispatches") else ""
+        return f"peak {' / '.join(peaks)} MiB{count}"
     if row["flops"]:
         billions = row["flops"] / ms / 1e6
         return f"{billions / 1e3:.2f} TFLOP/s" if billions > 100 else f"{billions:.2f} GFLOP/s"
