@@ -280,8 +280,19 @@ def few(self: torch.Tensor, indices: list[torch.Tensor | None]):
     return front, [flat]
 
 
+def _index_first(self, index):
+    return advanced(self, device_indices(self, [index]), "index")
+
+
 @custom("index.Tensor")
 def index_tensor(self, indices):
+    index = indices[0] if len(indices) == 1 else None
+    if index is not None and index.dtype in INDEX_SIZE and not index.is_cpu:
+        key = (
+            "index", self.dtype, self.shape, self.stride(), self.storage_offset(),
+            index.dtype, index.shape, index.stride(), index.storage_offset(),
+        )  # fmt: skip
+        return read(key, self, (index,), _index_first, index)
     flat = flat_mask(self, indices)
     if flat is not None:
         self, indices = flat

@@ -3,7 +3,7 @@
 import math
 import os
 import threading
-from struct import pack, unpack
+from struct import Struct, pack, unpack
 from weakref import WeakValueDictionary
 
 import torch
@@ -13,7 +13,9 @@ from ..dtypes import Unsupported
 from ..kernels import random as kernels
 from ..launch import caps, launch, launch_ranges
 from ..runtime.errors import BindingTooLarge
+from ..runtime.gpu import gpu
 from .copy import dense, device_copy
+from .indexing import remember
 from .table import binary, custom
 
 _MASK = (1 << 64) - 1
@@ -376,12 +378,34 @@ def rrelu_with_noise_(self, noise, lower=0.125, upper=0.3333333333333333, traini
     return self.copy_(rrelu_with_noise(self, noise, lower, upper, training, generator))
 
 
+_DROPOUTS: dict[tuple, tuple] = {}  # by metadata: what to make, the kernel, its grid and parameters
+
+
 @custom("native_dropout")
 def native_dropout(input, p, train):
+    call = _DROPOUTS.get((input.dtype, input.shape, input.stride(), input.storage_offset()))
+    if call is None or train is False or not 0 < p < 1 or input.is_neg():
+        return _dropout(input, p, train)
+    source = T.block_of(input)
+    if source.size > caps().max_binding:  # the same view, of a larger buffer
+        return _dropout(input, p, train)
+    meta, mask_meta, program, grid, n, tail = call
+    out, block = T.make(meta)
+    mask, mask_block = T.make(mask_meta)
+    params = _ELEMENTS.pack(n, 0) + DEFAULT.take(n) + _CHANCES.pack(p, 1 / (1 - p), tail)
+    gpu().queue.record(program, (source, block, mask_block), params, grid)
+    return out, mask
+
+
+_ELEMENTS, _CHANCES = Struct("<II"), Struct("<ffI")
+
+
+def _dropout(input, p, train):
     if train is False or p == 0 or not input.numel():
         return input.clone(), torch.ones_like(input, dtype=torch.bool)
     if p == 1:
         return torch.zeros_like(input), torch.zeros_like(input, dtype=torch.bool)
+    given = input
     if input.storage_offset() % 4 or not dense(input) or input.is_neg():
         input = input.contiguous() if not input.is_contiguous() else input.clone()
     strides = input.stride()
@@ -391,10 +415,14 @@ def native_dropout(input, p, train):
     taken = DEFAULT.take(n)
 
     def part(first, count, offsets):
-        return pack("<II", count, 0) + skipped(taken, first) + pack("<ffI", p, 1 / (1 - p), offsets[0] // 4)
+        return _ELEMENTS.pack(count, 0) + skipped(taken, first) + _CHANCES.pack(p, 1 / (1 - p), offsets[0] // 4)
 
     try:
         launch(program, (input, out, mask), part(0, n, [input.storage_offset()]), grid)
+        if given is input:
+            metas = T.meta(input.shape, strides, input.dtype), T.meta(input.shape, strides, torch.bool)
+            key = (input.dtype, input.shape, strides, input.storage_offset())
+            remember(_DROPOUTS, key, (*metas, program, grid, n, input.storage_offset() // 4))
     except BindingTooLarge:
         launch_ranges(program, (input, out, mask), n, part, lambda count: kernels.grid_of(count, caps()))
     return out, mask
