@@ -301,18 +301,24 @@ fn f32_tanh(x: f32) -> f32 {
   return select(r, x, f32_isnan(x) || abs(x) < 1e-4);
 }
 
-// Near 0 a polynomial, beyond it 1 - e^q(|x|), which is exact to rounding because e^q is then small.
-fn f32_erf(x: f32) -> f32 {
+// erf(|x|): near 0 a polynomial, beyond it 1 - e^q(|x|), which is exact to rounding because e^q is then small. A NaN may
+// become a number.
+fn f32_erf_abs(x: f32) -> f32 {
   let t = min(abs(x), 4.0);
   let z = t * t;
   let q = (((((-1.12317695e-5 * t + 3.22812324e-4) * t - 3.64250573e-3) * t + 2.37621833e-2) * t - 1.06237039e-1) * t - 6.35151207e-1) * t - 1.12864852;
   let p = ((((-5.98021376e-4 * z + 4.99176187e-3) * z - 2.67662313e-2) * z + 1.12818271e-1) * z - 3.76124978e-1) * z + 1.28379151e-1;
-  let r = select(p * t + t, 1.0 - f32_exp_bounded(q * t), t > 0.925);
-  return select(f32_copysign(r, x), x, f32_isnan(x));
+  return select(p * t + t, 1.0 - f32_exp_bounded(q * t), t > 0.925);
 }
 
+fn f32_erf(x: f32) -> f32 {
+  return select(f32_copysign(f32_erf_abs(x), x), x, f32_isnan(x));
+}
+
+// A NaN comes back through the factor x.
 fn f32_gelu(x: f32) -> f32 {
-  return 0.5 * x * (1.0 + f32_erf(x * 0.707106781));
+  let r = f32_erf_abs(x * 0.707106781);
+  return 0.5 * x * (1.0 + select(r, -r, x < 0.0));
 }
 
 // erf to 5e-7: one quotient of polynomials and no exponential. A NaN may become a number.
