@@ -302,7 +302,7 @@ def test_torchvision(name):
     x = torch.randn(2, 3, 64, 64)
     found = {}
     for place, net in (("cpu", model), (D, ours)):
-        image = x.to(place).requires_grad_()
+        image = x.clone().to(place).requires_grad_()
         out = net(image)
         nn.functional.cross_entropy(out, torch.tensor([3, 11]).to(place)).backward()
         gradients = {n: p.grad.cpu() for n, p in net.named_parameters()}
