@@ -54,13 +54,13 @@ def plan(product: Product, caps: Caps) -> Plan:
     wide = carry not in ("f32", "i32")
     if q.n < q.m and q.n <= VECTOR_ROWS and not q.gather:
         q = q.swapped()
-    tile, parts = (tiles.WIDE, 0) if wide else _tile(q, caps)
+    a_class = class_of(q.a, q.m, q.k)
+    b_class = q.gather.kind if q.gather else class_of(q.b, q.n, q.k)
+    tile, parts = (tiles.WIDE, 0) if wide else _tile(q, a_class + b_class, caps)
     if tile is not None and tile.bk and matmul_half.serves(q, caps):
         halves = matmul_half.plan(q, tiles.cost(tile, parts, q.m, q.n, q.k, q.outer * q.inner) * NARROW, caps)
         if halves is not None:
             return halves
-    a_class = class_of(q.a, q.m, q.k)
-    b_class = q.gather.kind if q.gather else class_of(q.b, q.n, q.k)
     if wide:
         a_class, b_class = a_class.upper(), b_class if q.gather else b_class.upper()
     vector = tile is None
@@ -114,7 +114,7 @@ def plan(product: Product, caps: Caps) -> Plan:
     return Plan(tuple(steps), work)
 
 
-def _tile(q: Product, caps: Caps) -> tuple[Tile | None, int]:
+def _tile(q: Product, classes: str, caps: Caps) -> tuple[Tile | None, int]:
     """The tile, None for the kernel of few rows; and into how many parts k is cut, 0 where that follows the grid."""
     batch = q.outer * (1 if q.summed else q.inner)
     if caps.kind == "gpu":
@@ -123,6 +123,9 @@ def _tile(q: Product, caps: Caps) -> tuple[Tile | None, int]:
         if q.m <= VECTOR_ROWS and not q.summed and q.k >= 64:
             return None, 0
         rows = [t for t in tiles.tuning().tiles if tiles.fits(t, caps) and not (q.summed and t.slices > 1)]
+        if set(classes) - {"k", "r"}:
+            # Addresses of single elements take the registers that a large tile of a thread needs.
+            rows = [t for t in rows if t.tm * t.tn <= 64] or rows
         depth = q.k * q.inner if q.summed else q.k
         _, tile, parts = tiles.choose(rows, q.m, q.n, depth, batch)
         return tile, 0 if q.summed else parts

@@ -146,6 +146,14 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% if along_k %}
         workgroupBarrier();
 {% for l in range(2) %}
+{% if not pairs %}
+        {
+            let k = lid / 8u + {{ 32 * l }}u;
+            let r = (lid % 8u) * 4u;
+            let e = k * {{ rows + 1 }}u + r;
+            out[to + (k0 + k) * p.wide + (first + r) / 4u] = vec4<f16>(vec4<f32>(turned[e], turned[e + 1u], turned[e + 2u], turned[e + 3u]));
+        }
+{% else %}
         {
             let k = (lid / 16u + {{ 16 * l }}u) * 2u;
             let r = (lid % 16u) * 2u;
@@ -153,8 +161,13 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
             let at = to + (k0 + k) * p.wide + (first + r) / 2u;
             out[at] = vec4<f16>(vec4<f32>(turned[e], turned[e + {{ rows + 1 }}u], turned[e + 1u], turned[e + {{ rows + 2 }}u]));
         }
+{% endif %}
 {% endfor %}
         workgroupBarrier();
+{% elif not pairs %}
+{% for l in range(2) %}
+        out[to + at_k{{ l }} * p.wide + (first + rt) / 4u] = vec4<f16>(vec4<f32>(y{{ l }}_0, y{{ l }}_1, y{{ l }}_2, y{{ l }}_3));
+{% endfor %}
 {% else %}
         let at = to + (k0 + 2u * kt) * p.wide + (first + rt) / 2u;
         out[at] = vec4<f16>(vec4<f32>(y0_0, y1_0, y0_1, y1_1));
