@@ -34,7 +34,7 @@ __all__ = ["Gather", "Matrix", "Plan", "Product", "Step", "Tile", "plan", "_read
 LARGE = 1 << 26  # multiplications from which the software adapter's largest tile repays its compilation (0.4 s)
 # Outputs of few rows on a GPU: most rows; (threads along k, threads of four columns) of a workgroup by b's class.
 VECTOR_ROWS = 8
-VECTOR_SHAPE = {"8": (64, 1), "k": (64, 1), "K": (64, 1), "r": (32, 8), "R": (32, 8)}
+VECTOR_SHAPE = {"8": (64, 1), "k": (64, 1), "K": (64, 1), "r": (64, 4), "R": (64, 4)}
 VECTOR_MANY = 4  # rows from which fewer threads with more to do are better
 VECTOR_SPLIT = (128, 2048)  # workgroups that fill the adapter, and the least share of k worth a second pass
 WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without workgroup memory

@@ -101,7 +101,8 @@ def _pack_program(dtype: DType, order: str, pairs: bool, caps: Caps) -> Program:
     fields = [f"{f}: u32" for f in ("rows", "k", "depth", "wide", "inner", "tiles", "total")]
     fields += [f"x_{s}: u32" for s in ("o", "r", "k", "b", "i")]
     wgsl = render(
-        "matmul_pack.wgsl", caps, fields=fields, order=order, pairs=pairs, signature="", function="", widen=widen((dtype,), caps),
+        "matmul_pack.wgsl", caps, fields=fields, order=order, pairs=pairs, signature="", function="",
+        widen=widen((dtype,), caps),
         bindings=[
             ("a", "read", array_of(dtype, order, caps)),
             ("out", "read_write", "array<vec4<f16>>"),
@@ -123,7 +124,8 @@ def _program(out_dtype, c_dtype, store, epilogue, act, tile: Tile, caps: Caps) -
         bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
     wgsl = render(
-        "matmul_swap.wgsl" if tile.twist else "matmul_half.wgsl", caps, fields=fields, bindings=bindings, function=function, signature=signature, widen=(),
+        "matmul_swap.wgsl" if tile.twist else "matmul_half.wgsl", caps,
+        fields=fields, bindings=bindings, function=function, signature=signature, widen=(),
         epilogue=epilogue, act=act, store=store, t=tile, chunk=min(CHUNK, tile.bk), type="f32",
         write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),
         write4=lambda at, lanes: " ".join(elements.write4(out_dtype, "out", at, lanes, caps)),

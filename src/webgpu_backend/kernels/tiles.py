@@ -40,16 +40,16 @@ class Tuning:
 GPU = Tuning(
     132,
     (
-        Tile(128, 256, 16, 8, 16, twist=1, rate=44.8, alone=1.0),
-        Tile(128, 128, 16, 8, 8, twist=1, rate=43.0, alone=1.3),
-        Tile(128, 64, 16, 8, 4, twist=1, rate=39.0, alone=1.15),
-        Tile(64, 64, 32, 8, 4, twist=1, rate=36.0, alone=1.8),
-        Tile(32, 32, 16, 4, 4, rate=18.0, alone=1.4),
-        Tile(32, 32, 16, 4, 4, slices=4, rate=16.0, alone=1.0),
-        Tile(16, 16, 16, 4, 4, slices=16, rate=8.0, alone=1.2),
+        Tile(128, 256, 16, 8, 16, twist=1, rate=44.3, alone=1.0),
+        Tile(128, 128, 16, 8, 8, twist=1, rate=42.6, alone=1.08),
+        Tile(128, 64, 16, 8, 4, twist=1, rate=38.8, alone=1.13),
+        Tile(64, 64, 32, 8, 4, twist=1, rate=37.5, alone=1.27),
+        Tile(32, 32, 16, 4, 4, rate=24.3, alone=2.1),
+        Tile(32, 32, 16, 4, 4, slices=4, rate=23.7, alone=1.6),
+        Tile(16, 16, 16, 4, 4, slices=16, rate=9.2, alone=1.85),
     ),
-    (),
-    6.0,
+    (Tile(128, 64, 64, 8, 8, 0, rate=58.0, alone=1.5), Tile(64, 64, 64, 8, 4, 0, rate=54.0, alone=1.5)),
+    10.0,
     3e6,
 )
 # Without workgroup memory, largest first. The first tile with enough threads is taken.

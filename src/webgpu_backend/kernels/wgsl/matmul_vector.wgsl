@@ -5,6 +5,7 @@
 {% set by_column = b_class in "kK" %}
 {# By column: a thread's share of k of four columns. By row of b: four columns as a vector, every along_k-th k. #}
 {% set at_once = [rows, 4] | min %}
+{% set unroll = 8 if b_class == "r" else 4 %}
 {% set parts = 8 if along_k >= 8 * at_once else 1 %}
 var<workgroup> sums: array<vec4<{{ type }}>, {{ threads * at_once }}>;
 
@@ -106,12 +107,12 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endif %}
 {% endmacro %}
     var k = k_first + kt;
-    // Four rows of b under way at once.
-    for (; k + {{ 3 * along_k }}u < k_last; k += {{ 4 * along_k }}u) {
-{% for u in range(4) %}
+    // Several rows of b under way at once.
+    for (; k + {{ (unroll - 1) * along_k }}u < k_last; k += {{ unroll * along_k }}u) {
+{% for u in range(unroll) %}
 {{ fetch("y%d" % u, "k + %du" % (u * along_k)) }}
 {% endfor %}
-{% for u in range(4) %}
+{% for u in range(unroll) %}
 {% for i in range(rows) %}
         c{{ i }} += {{ element(i, "k + %du" % (u * along_k)) | trim }} * y{{ u }};
 {% endfor %}
