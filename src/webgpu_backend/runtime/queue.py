@@ -11,6 +11,7 @@ from .clock import Clock
 from .errors import BindingTooLarge, DeviceError, DeviceLost
 from .native import NULL, checked, classify, error_handler, ffi, lib
 from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
+from .submitter import Submitter
 
 # The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.
 FIRST_BATCH = 16
@@ -73,6 +74,8 @@ class Queue:
         self._staging: dict[int, object] = {}
         self._faults: faults.Faults | None = None
         self._transfer = transfer.Transfer(self)
+        self._submitter = Submitter(self._submit)
+        self.hands_over = caps.kind == "gpu"
         pool.on_release = self._forget
 
     # -- dispatches
@@ -109,7 +112,7 @@ class Queue:
                     self._end_pass()  # a pass of its own for each dispatch that is timed
             self.count = count = self.count + 1
             if count >= self.limit:
-                self.flush()
+                self._full()
 
     def _prepare(self, program: Program, buffers: tuple):
         """What record looks up: compiles and binds what is new."""
@@ -221,34 +224,49 @@ class Queue:
     def flush(self) -> None:
         """Submits what is recorded. A batch that fails validation is dropped whole, and raises."""
         with self.lock:
-            if self.encoder is None:
-                return
-            self._end_pass()
-            encoder, self.encoder = self.encoder, None
-            batch, self.count = self.count, 0
-            self._submitted += batch
-            self.used.clear()
-            self._arena_used = 0
-            self.limit = min(self.limit * 2, LARGEST_BATCH)
-            if self._ring_used:
-                _write_buffer(self.queue, self._ring_block.handle, 0, ffi.from_buffer(self._ring), self._ring_used)
-                self._ring_used = 0
-            error_handler.capture("batch")
-            command = lib.wgpuCommandEncoderFinish(encoder, NULL)
-            lib.wgpuCommandEncoderRelease(encoder)
-            error = error_handler.release("batch")
-            if error is not None:
-                raise classify(error[0], f"a batch of {batch} dispatches was refused: {error[1]}")
-            if self.dead:
-                raise DeviceLost(self.dead)
-            self._command[0] = command
-            error_handler.capture("submit")
-            lib.wgpuQueueSubmit(self.queue, 1, self._command)
-            lib.wgpuCommandBufferRelease(command)
-            error = error_handler.release("submit")
-            self.submits += 1
-            if error is not None:
-                raise classify(error[0], f"submitting {batch} dispatches: {error[1]}")
+            self._submitter.wait()
+            if self.encoder is not None:
+                self._submit(*self._close())
+
+    def _full(self) -> None:
+        """Submits the batch and goes on without waiting for that, where nothing depends on when it happens."""
+        if not self.hands_over or self._ring_used or self._arena_used or self.clock is not None:
+            self.flush()
+        else:
+            self._submitter.hand(*self._close())
+
+    def _close(self) -> tuple:
+        """Ends the open batch: its encoder, and its dispatches."""
+        self._end_pass()
+        encoder, self.encoder = self.encoder, None
+        batch, self.count = self.count, 0
+        self._submitted += batch
+        self.submits += 1
+        self.used.clear()
+        self._arena_used = 0
+        self.limit = min(self.limit * 2, LARGEST_BATCH)
+        if self._ring_used:
+            _write_buffer(self.queue, self._ring_block.handle, 0, ffi.from_buffer(self._ring), self._ring_used)
+            self._ring_used = 0
+        return encoder, batch
+
+    def _submit(self, encoder, batch: int) -> None:
+        """Called by one thread at a time: the submitter's, or one that has waited for it."""
+        error_handler.capture("batch")
+        command = lib.wgpuCommandEncoderFinish(encoder, NULL)
+        lib.wgpuCommandEncoderRelease(encoder)
+        error = error_handler.release("batch")
+        if error is not None:
+            raise classify(error[0], f"a batch of {batch} dispatches was refused: {error[1]}")
+        if self.dead:
+            raise DeviceLost(self.dead)
+        self._command[0] = command
+        error_handler.capture("submit")
+        lib.wgpuQueueSubmit(self.queue, 1, self._command)
+        lib.wgpuCommandBufferRelease(command)
+        error = error_handler.release("submit")
+        if error is not None:
+            raise classify(error[0], f"submitting {batch} dispatches: {error[1]}")
 
     def synchronize(self) -> None:
         with self.lock:
@@ -279,6 +297,7 @@ class Queue:
             if self.dead:
                 raise DeviceLost(self.dead)
             self.bytes_uploaded += nbytes
+            self._submitter.wait()  # a write runs before what is not submitted yet
             if self.encoder is not None and self._is_used(block):
                 if nbytes <= ARENA_BYTES - self._arena_used:
                     self._write_staged(block, offset, pointer, nbytes)
