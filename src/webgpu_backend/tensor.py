@@ -79,7 +79,8 @@ def _describe(block: Block) -> None:
     That memory is never freed: torch reads its (null) deleter when a storage dies, at any later time.
     """
     try:
-        block.capsule, block.name, block.words = block.pool.descriptions.pop()
+        if block.capsule is None:
+            block.capsule, block.name, block.words = block.pool.descriptions.pop()
     except IndexError:
         # data, device (12 = kDLExtDev, 0), words 2 to 4 of a Meta, byte_offset, context, deleter
         memory = (ctypes.c_uint64 * 8)(0, 12)
@@ -89,15 +90,7 @@ def _describe(block: Block) -> None:
         block.name = (ctypes.c_uint64 * 1).from_address(id(block.capsule) + _NAME_OFFSET)
         if block.name[0] != _NAME_ADDRESS:
             raise RuntimeError("webgpu: this build of Python keeps a capsule's name in an unknown place") from None
-
-
-def _shape(block: Block, meta: Meta) -> None:
-    """The next tensor on the block looks like `meta`."""
-    if block.capsule is None:
-        _describe(block)
     block.words[0] = block.uid << _UID_BITS
-    block.words[2:5] = meta.words
-    block.meta = meta
 
 
 def make(meta: Meta) -> tuple[torch.Tensor, Block]:
@@ -109,7 +102,10 @@ def make(meta: Meta) -> tuple[torch.Tensor, Block]:
     lease = Lease()
     lease.block = block
     if block.meta is not meta:
-        _shape(block, meta)
+        if block.meta is None:
+            _describe(block)
+        block.words[2:5] = meta.words
+        block.meta = meta
     block.name[0] = _NAME_ADDRESS
     tensor = _from_dlpack(block.capsule)
     tensor.untyped_storage()._lease = lease

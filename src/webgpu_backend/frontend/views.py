@@ -28,18 +28,33 @@ def _check_index(device) -> None:
         raise RuntimeError(f"webgpu: invalid device ordinal {device.index}: there is one device, webgpu:0")
 
 
-@custom("empty.memory_format")
+_metas: dict[tuple, T.Meta] = {}
+
+
+@custom("empty.memory_format", refuses=False)
 def empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    if dtype is None:
+        dtype = torch.get_default_dtype()
+    key = (dtype, layout, device, memory_format, *size)
+    meta = _metas.get(key)
+    if meta is None:
+        if len(_metas) > 8192:
+            _metas.clear()
+        meta = _metas[key] = _meta(size, dtype, layout, device, memory_format)
+    return T.make(meta)[0]
+
+
+def _meta(size, dtype, layout, device, memory_format) -> T.Meta:
     _check_index(device)
     if layout is not None and layout is not torch.strided:
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
     for s in size:
         if s < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(size)}")
-    return T.empty(size, _dtype(dtype), strides_for(size, memory_format))
+    return T.meta(size, strides_for(size, memory_format), dtype)
 
 
-@custom("empty_strided")
+@custom("empty_strided", refuses=False)
 def empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None):
     _check_index(device)
     return T.empty(size, _dtype(dtype), stride)

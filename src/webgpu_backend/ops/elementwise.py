@@ -65,9 +65,10 @@ class Elementwise:
         self.entry = entry
         self.plans: dict[tuple, Call] = {}
         self.aten = entry.aten
-        self.unary, self.binary, self.inplace = hot.unary_of(self), hot.binary_of(self), hot.inplace_of(self)
+        self.unary, self.binary, self.call = hot.unary_of(self), hot.binary_of(self), hot.call_of(self)
+        self.inplace = hot.inplace_of(self)
 
-    def call(self, inputs: tuple, scalars: tuple):
+    def general(self, inputs: tuple, scalars: tuple):
         """Functional: any inputs (tensors or numbers), scalar values in the entry's order."""
         key = tuple([_key(x) for x in inputs])
         call = self.plans.get(key)

@@ -39,7 +39,7 @@ def unary_of(run, refused=None):
         if call is None or x is None:
             try:
                 if x is None:
-                    return run.call((a,), ())
+                    return run.general((a,), ())
                 call = run.plan(key, (a,))
             except Unsupported:
                 if refused is None:
@@ -61,7 +61,7 @@ def binary_of(run, refused=None):
 
     def general(a, b):
         try:
-            return run.call((a, b), ())
+            return run.general((a, b), ())
         except Unsupported:
             if refused is None:
                 raise
@@ -114,6 +114,48 @@ def binary_of(run, refused=None):
         return out
 
     return binary
+
+
+def call_of(run):
+    """The function of any inputs, tensors or numbers, and of scalars in the entry's order."""
+    plans, make = run.plans, T.make
+
+    def call(inputs, scalars):
+        blocks = T._blocks
+        key, bound, values = [], [], []
+        for x in inputs:
+            if x.__class__ in NUMBERS:
+                key.append(x.__class__)
+                values.append(x)
+                continue
+            try:
+                block = blocks[x.data_ptr() >> 40]
+            except AttributeError:
+                block = None
+            if block is None:
+                return run.general(inputs, scalars)
+            bound.append(block)
+            key += (x.dtype, x.shape, x.stride(), x.storage_offset())
+        key = tuple(key)
+        planned = plans.get(key)
+        if planned is None:
+            planned = run.plan(key, inputs)
+        params = planned.params
+        if planned.packers:
+            for pack, value in zip(planned.packers, [*values, *scalars] if values else scalars):
+                params += pack(value)
+        outs = []
+        for meta in planned.metas:
+            out, block = make(meta)
+            outs.append(out)
+            bound.append(block)
+        try:
+            record(planned.program, tuple(bound), params, planned.grid)
+        except BindingTooLarge:
+            run.split(inputs, scalars, tuple(outs))
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    return call
 
 
 def with_value(call, value) -> bytes:

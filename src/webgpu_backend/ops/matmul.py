@@ -1,5 +1,7 @@
 """Matrix products: mm, bmm and their relatives, linear and its backward, all through one planned product."""
 
+from operator import itemgetter
+
 import torch
 
 from .. import tensor as T
@@ -8,8 +10,7 @@ from ..kernels.layout import View, broadcast_strides, collapse
 from ..kernels.matmul import Matrix, Plan, Product, plan
 from ..launch import caps
 from ..runtime.errors import BindingTooLarge
-from ..runtime.gpu import gpu
-from . import parts
+from . import hot, parts
 from .copy import device_copy, fill
 from .elementwise import broadcast_shape
 from .remember import keep, remembered
@@ -59,12 +60,12 @@ def laid_out(product: Product, found: Plan, meta) -> Call:
     """A plan with its buffers by number: a, b, c, out, then the ones it works in."""
     slots = {name: i for i, name in enumerate(("a", "b", "c", "out", *found.work))}
     work = tuple(T.meta((count,), None, T.TORCH_DTYPE[dtype.name]) for count, dtype in found.work.values())
-    steps = tuple((s.program, tuple(slots[n] for n in s.bindings), s.params, s.grid) for s in found.steps)
+    steps = tuple((s.program, itemgetter(*[slots[n] for n in s.bindings]), s.params, s.grid) for s in found.steps)
     return Call(product, meta, steps, work, False)
 
 
 def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
-    out = T.new(call.meta)
+    out, block = T.make(call.meta)
     if call.empty:
         if out.numel():
             if c is None:
@@ -72,11 +73,16 @@ def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
             else:
                 out.copy_((c if beta == 1 else c * beta).expand(out.shape))
         return out
-    tensors = (a, b, c, out, *[T.new(meta) for meta in call.work])
-    record, blocks = gpu().queue.record, T._blocks
+    blocks = T._blocks
+    bound = [
+        blocks[a.data_ptr() >> 40], blocks[b.data_ptr() >> 40], c if c is None else blocks[c.data_ptr() >> 40], block,
+    ]  # fmt: skip
+    if call.work:
+        made = [T.make(meta) for meta in call.work]
+        bound += [block for _, block in made]
     try:
-        for program, slots, params, grid in call.steps:
-            record(program, tuple([blocks[tensors[i].data_ptr() >> 40] for i in slots]), params, grid)
+        for program, chosen, params, grid in call.steps:
+            hot.record(program, chosen(bound), params, grid)
     except BindingTooLarge:
         parts.multiply(call.product, a, b, c, out)
     return out
@@ -426,7 +432,10 @@ def rows_of(x: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int, int], tuple[
 
 @custom("linear")
 def linear(input, weight, bias=None):
-    key = ("linear", *key_of(input), *key_of(weight), *(key_of(bias) if bias is not None else ()))
+    key = (
+        input.dtype, input.shape, input.stride(), input.storage_offset(), weight.dtype, weight.shape, weight.stride(),
+        weight.storage_offset(), None if bias is None else key_of(bias),
+    )  # fmt: skip
     call = _plans.get(key)
     if call is not None:
         return run(call, input, weight, bias)

@@ -1,5 +1,7 @@
 """Running reductions: dims and dtypes checked at plan time, then one or two dispatches from a cached plan."""
 
+from operator import itemgetter
+
 import torch
 
 from .. import tensor as T
@@ -10,6 +12,7 @@ from ..kernels.pointwise import PACKERS
 from ..kernels.pointwise import Spec as PointwiseSpec
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
+from . import hot
 from .elementwise import Elementwise
 from .table import Pointwise
 
@@ -108,28 +111,34 @@ class Reduction:
             plan = R.plan(self.spec, T.DTYPES[compute], views, frozenset(dims), results, mapped, gpu().caps)
             call.packers = tuple(PACKERS[c] for c in plan.scalar_carriers)
             call.partials = tuple(T.meta((m, slots), None, T.TORCH_DTYPE[name]) for m, slots, name in plan.partials)
-            call.passes = plan.passes
+            first = {"i": 0, "r": len(inputs), "m": len(inputs) + len(out), "p": len(inputs) + len(out) + len(maps)}
+            call.passes = tuple(
+                (step.program, itemgetter(*[first[kind] + i for kind, i in step.bindings]), step.params, step.grid)
+                for step in plan.passes
+            )
         if len(self.plans) >= _MAX_PLANS:
             self.plans.clear()
         self.plans[key] = call
         return call
 
     def _run(self, call: _Call, inputs: tuple, scalars: tuple) -> tuple:
-        results = tuple([T.new(m) for m in call.metas])
-        mapped = tuple([T.new(m) for m in call.map_metas])
         if call.empty:
+            results = tuple([T.new(m) for m in call.metas])
             for r in results:
                 if r.numel():
                     r.fill_(self.empty)
-            return results + mapped
+            return results + tuple([T.new(m) for m in call.map_metas])
+        blocks, made, kept = T._blocks, [], []
+        bound = [blocks[x.data_ptr() >> 40] for x in inputs]
+        for where, metas in ((made, call.metas), (made, call.map_metas), (kept, call.partials)):
+            for meta in metas:
+                tensor, block = T.make(meta)
+                where.append(tensor)
+                bound.append(block)
         tail = b"".join([pack(v) for pack, v in zip(call.packers, scalars)]) if scalars else b""
-        partials = tuple([T.new(m) for m in call.partials])
-        kinds = {"i": inputs, "p": partials, "r": results, "m": mapped}
-        blocks, record = T._blocks, gpu().queue.record
-        for step in call.passes:
-            bound = tuple([blocks[kinds[kind][i].data_ptr() >> 40] for kind, i in step.bindings])
-            record(step.program, bound, step.params + tail, step.grid)
-        return results + mapped
+        for program, chosen, params, grid in call.passes:
+            hot.record(program, chosen(bound), params + tail, grid)
+        return tuple(made)
 
     def _fitting(self, inputs: tuple, dims, limit: int) -> list[tuple]:
         """The inputs, halved along reduced dimensions until windows of all fit, in the order of their elements."""

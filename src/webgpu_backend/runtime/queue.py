@@ -180,6 +180,11 @@ class Queue:
     def _bind(self, pipeline: Pipeline, buffers: tuple):
         limit = self.caps.max_binding
         for buffer in buffers:
+            if buffer is None:  # no block was found under a tensor
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least two devices, webgpu:0 and cpu! "
+                    f"({pipeline.name})"
+                )
             if buffer.size > limit:
                 raise BindingTooLarge(
                     f"{pipeline.name}: a tensor of {buffer.size} bytes does not fit one binding "
