@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..dtypes import DType
 from ..program import Caps, Program
 from . import elements
-from .layout import spread
+from .layout import grid, spread
 from .matmul import _read4, _widen
 from .render import render
 
@@ -19,17 +19,33 @@ from .render import render
 class Tile(NamedTuple):
     rows: int  # owned by a workgroup
     cols: int  # walked over, per step
-    tm: int  # rows per thread; a thread has four columns
-    depth: int  # elements staged at a time
+    tm: int  # rows and columns per thread
+    tn: int
+    slice: int  # elements of a head in workgroup memory at a time
+
+    def threads(self) -> int:
+        return self.rows // self.tm * (self.cols // self.tn)
+
+    def shared(self) -> int:
+        row = self.slice // 4 + 1
+        values = self.rows * self.cols // self.tn * 4
+        return 16 * (self.rows * max(row, self.cols // 4 + 1) + self.cols * row) + values
 
 
-# The tuning table: by kernel, first tile that fits the adapter's workgroup memory and invocations.
+# The tuning table: by kernel, first tile that fits the adapter's workgroup memory and invocations. `few` is the
+# forward kernel for few queries, whose keys are divided among workgroups.
 TILES = {
-    "forward": (Tile(64, 64, 8, 16), Tile(32, 32, 4, 8)),
-    "queries": (Tile(64, 64, 8, 16), Tile(32, 32, 4, 8)),
-    "keys": (Tile(32, 64, 4, 16), Tile(32, 32, 4, 8)),
+    "forward": (Tile(64, 64, 8, 8, 64), Tile(32, 32, 4, 4, 32)),
+    "few": (Tile(8, 64, 1, 8, 64), Tile(8, 32, 1, 4, 32)),
+    "queries": (Tile(64, 64, 8, 8, 64), Tile(32, 32, 4, 4, 32)),
+    "keys": (Tile(32, 64, 4, 8, 64), Tile(32, 32, 4, 4, 32)),
 }
 MAX_HEAD = 256
+# Rows (of all the heads that share keys) up to which the `few` tile is taken.
+FEW = 32
+# Workgroups from which a GPU is full: below, the keys of the forward pass are divided.
+ENOUGH = {"gpu": 264, "cpu": 0}
+SPLIT_KEYS = 128  # least keys of a part
 
 
 class Strides(NamedTuple):
@@ -53,6 +69,11 @@ class Mask(NamedTuple):
     col: int
 
 
+LOG2E = 1.4426950408889634
+# What a weight is dropped by: Philox' key and counter, the words below which it is, and what the others are times.
+DROPOUT = ["seed_x: u32", "seed_y: u32", "draw_x: u32", "draw_y: u32", "dropped: u32", "rest: f32"]
+
+
 class Shape(NamedTuple):
     batch: int
     heads: int  # of queries
@@ -69,66 +90,115 @@ class Step(NamedTuple):
     grid: tuple[int, int, int]
 
 
-def tile_of(mode: str, wide_dim: int, caps: Caps) -> tuple[Tile, int]:
-    """The tile, and how many vectors of four columns of the result a thread has."""
+class Plan(NamedTuple):
+    step: Step
+    merge: Step | None = None  # of the parts, where the keys are divided
+    splits: int = 1
+    bounds: Step | None = None  # of the operands' sizes, where products are summed in f16
+    tiles: int = 0  # that have bounds
+
+
+def tile_of(mode: str, caps: Caps) -> Tile:
     for tile in TILES[mode]:
-        tx = tile.cols // 4
-        wide = -(-wide_dim // (4 * tx))
-        stage = tile.depth * max(tile.rows // 4 + tx, tx * wide)
-        shared = 16 * (stage + tile.cols * tile.rows // 4) + (4 * tile.rows * tx if mode == "forward" else 0)
-        if shared <= caps.workgroup_bytes and tile.rows // tile.tm * tx <= caps.workgroup_size:
-            return tile, wide
+        if tile.shared() <= caps.workgroup_bytes and tile.threads() <= caps.workgroup_size:
+            return tile
     raise ValueError(f"no attention tile fits {caps.workgroup_bytes} bytes of workgroup memory")
 
 
 def plan(
     mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
-    caps: Caps,
-) -> Step:  # fmt: skip
-    tile, wide = tile_of(mode, {"forward": shape.v, "queries": shape.e}.get(mode, max(shape.e, shape.v)), caps)
-    program = _program(mode, dtype, mask.dtype if mask else None, causal, tile, wide, caps)
-    owned, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
-    blocks = -(-owned // tile.rows)
-    total = blocks * shape.batch * heads
-    rows_total = shape.batch * shape.heads * shape.l
+    caps: Caps, dropout: bool = False,
+) -> Plan:  # fmt: skip
+    """With `dropout` the caller appends DROPOUT's words to the parameters, which differ at each call."""
     ratio = shape.heads // shape.shared
-    words = [shape.l, shape.s, shape.e // 4, shape.v // 4, heads, ratio, blocks, total, rows_total]
+    rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
+    packed = mode == "forward" and shape.l * ratio <= FEW
+    if packed:
+        rows, heads = shape.l * ratio, shape.shared
+    tile = tile_of("few" if packed else mode, caps)
+    blocks = -(-rows // tile.rows)
+    splits, chunk = 1, shape.s
+    if mode == "forward":
+        wanted = -(-ENOUGH[caps.kind] // (blocks * shape.batch * heads))
+        chunk = -(-shape.s // max(1, min(wanted, shape.s // SPLIT_KEYS)))
+        chunk = -(-chunk // tile.cols) * tile.cols
+        splits = -(-shape.s // chunk)
+    sequences = shape.batch * heads * splits
+    total = blocks * sequences
+    rows_total = shape.batch * shape.heads * shape.l
+    words = [rows if packed else shape.l, shape.l, shape.s, shape.e // 4, shape.v // 4, heads, ratio, blocks, sequences]
+    words += [total, rows_total, splits, chunk]
     for name in ("q", "k", "v") if mode == "forward" else ("q", "k", "v", "g"):
         words += operands[name].words()
     if mask:
         words += mask[1:]
-    return Step(program, pack(f"<{len(words)}If", *words, scale), spread(total, caps))
+    params = pack(f"<{len(words)}I2f", *words, scale, scale * LOG2E)
+    wide = [-(-x // tile.slice) * (tile.slice // 4 * tile.tn // tile.cols) for x in (shape.e, shape.v)]
+    program = _program(
+        mode, dtype, mask.dtype if mask else None, causal, tile, *wide, packed, splits > 1, dropout, caps
+    )
+    step = Step(program, params, spread(total, caps))
+    if splits == 1:
+        return Plan(step)
+    count = rows_total * shape.v // 4
+    merge = Step(_merge_program(dtype, caps), pack("<3I", rows_total, shape.v // 4, splits), grid(count, 64, caps))
+    return Plan(step, merge, splits)
+
+
+def mask_kind(mask: DType | None) -> str:
+    return "" if mask is None else "bool" if mask.name == "bool" else "add"
+
+
+def access_of(bindings) -> str:
+    return "".join("r" if access == "read" else "w" for _, access, _ in bindings)
+
+
+def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps):
+    """Parameter fields, and bindings without the outputs."""
+    fields = ["l", "n", "s", "e4", "v4", "heads", "ratio", "blocks", "sequences", "total", "rows_total"]
+    fields += ["splits", "chunk"]
+    inputs = ["q", "k", "v"] if mode == "forward" else ["q", "k", "v", "g"]
+    for name in inputs:
+        fields += [f"{name}_{part}" for part in "obhr"]
+    if mask:
+        fields += [f"mask_{part}" for part in "obhrc"]
+    fields = [f"{f}: u32" for f in fields] + ["scale: f32", "factor: f32"]
+    bindings = [(f"{name}_in", "read", elements.array_type(dtype, "v", caps)) for name in inputs]
+    if mask:
+        bindings.append(("mask_in", "read", elements.array_type(mask, "e", caps)))
+    bindings.append(("stats", "read_write" if mode == "forward" else "read", "array<f32>"))
+    return fields, bindings
 
 
 @cache
-def _program(mode, dtype, mask, causal, tile, wide, caps) -> Program:
-    fields = ["l", "s", "e4", "v4", "heads", "ratio", "blocks", "total", "rows_total"]
-    inputs = ["q", "k", "v"] if mode == "forward" else ["q", "k", "v", "g"]
-    for name in inputs:
-        fields += [f"{name}_{part}" for part in ("o", "b", "h", "r")]
-    if mask:
-        fields += [f"mask_{part}" for part in ("o", "b", "h", "r", "c")]
-    fields = [f"{f}: u32" for f in fields] + ["scale: f32"]
+def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, packed, split, dropout, caps) -> Program:
+    fields, bindings = interface(mode, dtype, mask, caps)
+    fields += DROPOUT if dropout else []
     vector = elements.array_type(dtype, "v", caps)
-    bindings = [(f"{name}_in", "read", vector) for name in inputs]
-    if mask:
-        bindings.append(("mask_in", "read", elements.array_type(mask, "e", caps)))
     outputs = {"forward": ("out",), "queries": ("dq",), "keys": ("dk", "dv")}[mode]
-    bindings.append(("stats", "read_write" if mode == "forward" else "read", "array<f32>"))
-    bindings += [(name, "read_write", vector) for name in outputs]
+    bindings += [(name, "read_write", "array<vec4<f32>>" if split else vector) for name in outputs]
     wgsl = render(
         "attention.wgsl", caps,
-        fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, wide=wide, causal=causal,
-        # Unrolled text is what a GPU's compiler likes; a software driver takes seconds over it.
-        steps=[f"{i}u" for i in range(tile.depth)] if caps.kind == "gpu" else ["kk"],
-        mask="" if mask is None else "bool" if mask.name == "bool" else "add",
+        fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal,
+        e_wide=e_wide, v_wide=v_wide, packed=packed, split=split, dropout=dropout,
+        mask=mask_kind(mask),
         read4=lambda x, at: _read4(dtype, f"{x}_in", at, caps),
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
     )  # fmt: skip
-    access = "".join("r" if a == "read" else "w" for _, a, _ in bindings)
-    tags = f"{mask.short if mask else ''}{'c' if causal else ''}{wide}"
-    return Program(f"attention_{mode}_{dtype.short}_{tags}", wgsl, access, 4 * len(fields))
+    flags = {"c": causal, "p": packed, "s": split, "d": dropout}
+    tags = (mask.short if mask else "") + "".join(letter for letter, given in flags.items() if given)
+    return Program(
+        f"attention_{mode}_{dtype.short}_{tags}{e_wide}x{v_wide}", wgsl, access_of(bindings), 4 * len(fields)
+    )
+
+
+@cache
+def _merge_program(dtype: DType, caps: Caps) -> Program:
+    """Bindings: the parts' statistics and sums, the rows' log-sum-exps, the output."""
+    lanes = " ".join(elements.write4(dtype, "out", "i", ["r.x", "r.y", "r.z", "r.w"], caps))
+    wgsl = render("attention_merge.wgsl", caps, vector=elements.array_type(dtype, "v", caps), write4=lanes)
+    return Program(f"attention_merge_{dtype.short}", wgsl, "rrww", 12)
 
 
 def plan_delta(shape: Shape, dtype: DType, grad: Strides, caps: Caps) -> Step:

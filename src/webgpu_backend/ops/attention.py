@@ -1,13 +1,16 @@
 """scaled_dot_product_attention: the fused kernels where they apply, torch's own composite elsewhere."""
 
 import math
+from struct import pack
 
 import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
-from ..kernels.attention import MAX_HEAD, Mask, Shape, Strides, plan, plan_delta
+from ..kernels import attention_half as half
+from ..kernels.attention import FEW, MAX_HEAD, Mask, Shape, Strides, plan, plan_delta
 from ..launch import caps, launch
+from .random import DEFAULT
 from .table import custom
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -40,50 +43,95 @@ def _ready(x: torch.Tensor) -> torch.Tensor:
 def _mask(mask: torch.Tensor | None, shape: Shape) -> tuple[torch.Tensor | None, Mask | None]:
     if mask is None:
         return None, None
-    wide = mask.expand(shape.batch, shape.heads, shape.l, shape.s)
-    return mask, Mask(T.dtype_of(mask), mask.storage_offset(), *wide.stride())
+    full = (shape.batch, shape.heads, shape.l, shape.s)
+    lead = (1,) * (4 - mask.dim())
+    sizes, strides = (*lead, *mask.shape), (*lead, *mask.stride())
+    if any(size not in (1, wanted) for size, wanted in zip(sizes, full)):
+        mask.expand(full)  # raises
+    strides = [0 if size == 1 else stride for size, stride in zip(sizes, strides)]
+    return mask, Mask(T.dtype_of(mask), mask.storage_offset(), *strides)
 
 
 def _shape(q, k, v) -> Shape:
     return Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3])
 
 
-def forward(q, k, v, mask, causal: bool, scale: float):
-    """Four-dimensional operands; returns the output and the rows' log-sum-exp."""
+def _plan(mode: str, shape: Shape, dtype, operands, mask, causal: bool, scale: float, dropout: bool):
+    few = mode == "forward" and shape.l * (shape.heads // shape.shared) <= FEW
+    if not few and not dropout and half.fits(mode, shape, dtype, scale, caps()):
+        return half.plan(mode, shape, dtype, operands, mask, causal, scale, caps())
+    return plan(mode, shape, dtype, operands, mask, causal, scale, caps(), dropout)
+
+
+def _dropout(probability: float) -> bytes:
+    """A draw of its own for each call: see DROPOUT in the kernels."""
+    if not probability:
+        return b""
+    rest = 1.0 / (1.0 - probability) if probability < 1.0 else 0.0
+    return DEFAULT.take(4) + pack("<If", min(round(probability * 2**32), 2**32 - 1), rest)
+
+
+def forward(q, k, v, mask, causal: bool, scale: float, drop: bytes = b""):
+    """Four-dimensional operands; returns the output and the rows' log-sum-exp, in powers of two."""
     q, k, v = _ready(q), _ready(k), _ready(v)
     shape = _shape(q, k, v)
     mask, how = _mask(mask, shape)
     operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v)}
-    key = ("forward", q.dtype, shape, *operands.values(), how, causal, scale)
-    step = _planned(key, lambda: plan("forward", shape, T.dtype_of(q), operands, how, causal, scale, caps()))
+    key = ("forward", q.dtype, shape, *operands.values(), how, causal, scale, not drop)
+    step, merge, splits, bounds, tiles = _planned(
+        key, lambda: _plan("forward", shape, T.dtype_of(q), operands, how, causal, scale, bool(drop))
+    )
     out = T.empty((*q.shape[:3], shape.v), q.dtype)
     lse = T.empty(q.shape[:3], torch.float32)
-    tensors = (q, k, v, lse, out) if mask is None else (q, k, v, mask, lse, out)
-    launch(step.program, tensors, step.params, step.grid)
+    inputs = (q, k, v) if mask is None else (q, k, v, mask)
+    if bounds is not None:
+        sizes = T.empty((tiles, 8), torch.float32)
+        launch(bounds.program, (q, k, v, sizes), bounds.params, bounds.grid)
+        inputs = (*inputs, sizes)
+    if merge is None:
+        launch(step.program, (*inputs, lse, out), step.params + drop, step.grid)
+        return out, lse
+    part_stats = T.empty((*q.shape[:3], splits, 2), torch.float32)
+    part_out = T.empty((*q.shape[:3], splits, shape.v), torch.float32)
+    launch(step.program, (*inputs, part_stats, part_out), step.params + drop, step.grid)
+    launch(merge.program, (part_stats, part_out, lse, out), merge.params, merge.grid)
     return out, lse
 
 
-def backward(grad, q, k, v, mask, out, lse, causal: bool, scale: float, wanted):
+def backward(grad, q, k, v, mask, out, lse, causal: bool, scale: float, wanted, drop: bytes = b""):
     """Gradients of q, k and v; `wanted` says which."""
     q, k, v, grad = _ready(q), _ready(k), _ready(v), _ready(grad)
     shape = _shape(q, k, v)
     mask, how = _mask(mask, shape)
     dtype = T.dtype_of(q)
     operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v), "g": _strides(grad)}
-    key = (q.dtype, shape, *operands.values(), how, causal, scale)
+    key = (q.dtype, shape, *operands.values(), how, causal, scale, not drop)
     stats = T.empty((2, *lse.shape), torch.float32)
     step = _planned(("delta", *key), lambda: plan_delta(shape, dtype, operands["g"], caps()))
     launch(step.program, (grad, out, lse, stats), step.params, step.grid)
-    inputs = (q, k, v, grad, stats) if mask is None else (q, k, v, grad, mask, stats)
+    operands_in = (q, k, v, grad)
+    sizes = None
+
+    def run(mode, outputs):
+        nonlocal sizes
+        step, _, _, bounds, tiles = _planned(
+            (mode, *key), lambda: _plan(mode, shape, dtype, operands, how, causal, scale, bool(drop))
+        )
+        inputs = operands_in if mask is None else (*operands_in, mask)
+        if bounds is not None:
+            if sizes is None:
+                sizes = T.empty((tiles, 8), torch.float32)
+                launch(bounds.program, (*operands_in, stats, sizes), bounds.params, bounds.grid)
+            inputs = (*inputs, sizes)
+        launch(step.program, (*inputs, stats, *outputs), step.params + drop, step.grid)
+
     dq = dk = dv = None
     if wanted[0]:
-        step = _planned(("queries", *key), lambda: plan("queries", shape, dtype, operands, how, causal, scale, caps()))
         dq = T.empty(q.shape, q.dtype)
-        launch(step.program, (*inputs, dq), step.params, step.grid)
+        run("queries", (dq,))
     if wanted[1] or wanted[2]:
-        step = _planned(("keys", *key), lambda: plan("keys", shape, dtype, operands, how, causal, scale, caps()))
         dk, dv = T.empty(k.shape, k.dtype), T.empty(v.shape, v.dtype)
-        launch(step.program, (*inputs, dk, dv), step.params, step.grid)
+        run("keys", (dk, dv))
     return dq, dk, dv
 
 
@@ -91,10 +139,10 @@ class Attention(torch.autograd.Function):
     """The fused kernels with their gradient; a gradient of that is torch's, through the composed formula."""
 
     @staticmethod
-    def forward(ctx, q, k, v, mask, causal, scale):
-        out, lse = forward(q.detach(), k.detach(), v.detach(), mask, causal, scale)
+    def forward(ctx, q, k, v, mask, causal, scale, drop):
+        out, lse = forward(q, k, v, mask, causal, scale, drop)
         ctx.save_for_backward(q, k, v, mask, out, lse)
-        ctx.causal, ctx.scale = causal, scale
+        ctx.causal, ctx.scale, ctx.drop = causal, scale, drop
         return out
 
     @staticmethod
@@ -102,12 +150,15 @@ class Attention(torch.autograd.Function):
         q, k, v, mask, out, lse = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():
+            if ctx.drop:
+                raise NotImplementedError("webgpu: the second derivative of attention with dropout")
             inputs = [x for x, w in zip((q, k, v), wanted) if w]
             grads = iter(torch.autograd.grad(_composed(q, k, v, mask, ctx.causal, ctx.scale), inputs, grad,
                                              create_graph=True))  # fmt: skip
-            return (*[next(grads) if w else None for w in wanted], None, None, None)
+            return (*[next(grads) if w else None for w in wanted], *[None] * 4)
         with torch.no_grad():
-            return (*backward(grad, q, k, v, mask, out, lse, ctx.causal, ctx.scale, wanted), None, None, None)
+            found = backward(grad, q, k, v, mask, out, lse, ctx.causal, ctx.scale, wanted, ctx.drop)
+            return (*found, *[None] * 4)
 
 
 def _composed(q, k, v, mask, causal, scale):
@@ -124,8 +175,10 @@ def _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> No
     tensors = (query, key, value)
     if torch._C._are_functorch_transforms_active():
         raise Unsupported("webgpu: transforms see torch's composite")
-    if dropout_p or any(t.dtype not in _DTYPES or t.dtype != query.dtype or t.dim() < 3 for t in tensors):
-        raise Unsupported("webgpu: attention with dropout, mixed dtypes or fewer than three dimensions")
+    if not 0.0 <= dropout_p <= 1.0 or any(
+        t.dtype not in _DTYPES or t.dtype != query.dtype or t.dim() < 3 for t in tensors
+    ):
+        raise Unsupported("webgpu: attention with mixed dtypes or fewer than three dimensions")
     if any(t.device.type != T.NAME or t.numel() == 0 for t in tensors):
         raise Unsupported("webgpu: attention over nothing, or over two devices")
     e, v = query.shape[-1], value.shape[-1]
@@ -150,7 +203,7 @@ def scaled_dot_product_attention(
 ):
     _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     e = query.shape[-1]
-    if query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
+    if not dropout_p and query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
         if query.dtype == torch.float32:
             raise Unsupported("webgpu: few scores are cheaper as products")
         # Products of narrow dtypes would round the scores: as wide as the fused kernels compute.
@@ -159,10 +212,16 @@ def scaled_dot_product_attention(
             attn_mask = attn_mask.float()
         return _composed(*wide, attn_mask, is_causal, scale).to(query.dtype)
     scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
-    flat = [t.resolve_neg().reshape(-1, *t.shape[-3:]) for t in (query, key, value)]
-    needs = torch.is_grad_enabled() and any(t.requires_grad for t in flat)
-    if needs:
-        out = Attention.apply(*flat, attn_mask, is_causal, scale)
+    drop = _dropout(dropout_p)
+    flat = [_four(t) for t in (query, key, value)]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in flat):
+        out = Attention.apply(*flat, attn_mask, is_causal, scale, drop)
     else:
-        out, _ = forward(*flat, attn_mask, is_causal, scale)
-    return out.reshape(*query.shape[:-1], value.shape[-1])
+        out, _ = forward(*flat, attn_mask, is_causal, scale, drop)
+    return out if query.dim() == 4 else out.reshape(*query.shape[:-1], value.shape[-1])
+
+
+def _four(t: torch.Tensor) -> torch.Tensor:
+    if t.is_neg():
+        t = t.resolve_neg()
+    return t if t.dim() == 4 else t.reshape(-1, *t.shape[-3:])

@@ -1,0 +1,122 @@
+"""Attention with sums in f16: twice the rate of f32 where an adapter has packed arithmetic.
+
+What makes it harmless: bounds of the operands, found first for each 64 rows. Products of queries and keys are summed in
+f16 only where their norms say that no score exceeds LARGEST; everything else that f16 must hold (weights, values,
+gradients) is brought to its range by powers of two; sums are taken over at most 32 products and added up in f32.
+"""
+
+from functools import cache
+from struct import pack
+
+from ..dtypes import DType
+from ..program import Caps, Program
+from . import elements
+from .attention import LOG2E, Mask, Plan, Shape, Step, Strides, Tile, access_of, interface, mask_kind
+from .layout import spread
+from .matmul import _read4, _widen
+from .render import render
+
+# The tuning table: by kernel and largest head. Tiles walk over 64 rows, and own a divisor of 64.
+TILES = {
+    "forward": {128: Tile(64, 64, 8, 8, 64), 256: Tile(32, 64, 4, 8, 64)},
+    "queries": {128: Tile(32, 64, 4, 8, 64)},
+    "keys": {128: Tile(32, 64, 4, 8, 64)},
+}
+SCORES = 1 << 16  # of a head, from which finding the bounds pays
+LARGEST = 24.0
+
+
+def fits(mode: str, shape: Shape, dtype: DType, scale: float, caps: Caps) -> bool:
+    """Whether these kernels serve a call that has rows for every workgroup."""
+    tile = _tile(mode, shape)
+    if not caps.f16 or caps.kind != "gpu" or dtype.size != 2 or shape.l * shape.s < SCORES or abs(scale) > 1000:
+        return False
+    return tile is not None and _shared(mode, tile, shape) <= caps.workgroup_bytes
+
+
+def _tile(mode: str, shape: Shape) -> Tile | None:
+    return next((tile for size, tile in TILES[mode].items() if max(shape.e, shape.v) <= size), None)
+
+
+def _slices(tile: Tile, shape: Shape) -> tuple[int, int]:
+    return -(-shape.e // tile.slice), -(-shape.v // tile.slice)
+
+
+def _shared(mode: str, tile: Tile, shape: Shape) -> int:
+    unit = tile.slice // 8
+    walked = max(64 * (unit + 1), 32 * tile.slice // 4)
+    e, v = (tile.rows * (x * unit + 1) for x in _slices(tile, shape))
+    weights = tile.rows * 9
+    if mode == "forward":
+        return 16 * (e + weights + walked) + 4 * tile.rows * 64 // tile.tn
+    return 16 * (e + v + 2 * walked + (2 if mode == "keys" else 1) * weights)
+
+
+def plan(
+    mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
+    caps: Caps,
+) -> Plan:  # fmt: skip
+    tile = _tile(mode, shape)
+    rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
+    blocks = -(-rows // tile.rows)
+    sequences = shape.batch * heads
+    rows_total = shape.batch * shape.heads * shape.l
+    words = [shape.l, shape.l, shape.s, shape.e // 4, shape.v // 4, heads, shape.heads // shape.shared, blocks]
+    words += [sequences, blocks * sequences, rows_total, 1, shape.s]
+    names = "qkv" if mode == "forward" else "qkvg"
+    where = [word for name in names for word in operands[name].words()]
+    words += [*where, *(mask[1:] if mask else ())]
+    limit = min(LARGEST / abs(scale), 32768.0) if scale else 32768.0
+    params = pack(f"<{len(words)}I3f", *words, scale, scale * LOG2E, limit * limit)
+    program = _program(mode, dtype, mask.dtype if mask else None, causal, tile, *_slices(tile, shape), caps)
+
+    k_blocks, q_blocks = -(-shape.s // 64), -(-shape.l // 64)
+    k_total = k_blocks * shape.batch * shape.shared
+    tiles = k_total + q_blocks * shape.batch * shape.heads
+    words = [tiles, k_total, k_blocks, q_blocks, shape.heads, shape.shared, shape.l, shape.s]
+    words += [shape.e // 4, shape.v // 4, rows_total, *where]
+    bounds = Step(_bounds_program(dtype, names, caps), pack(f"<{len(words)}I", *words), spread(tiles, caps))
+    return Plan(Step(program, params, spread(blocks * sequences, caps)), bounds=bounds, tiles=tiles)
+
+
+@cache
+def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, caps) -> Program:
+    """Bindings as the other attention kernels', with the bounds before the rows' statistics."""
+    fields, bindings = interface(mode, dtype, mask, caps)
+    fields.append("limit: f32")
+    bindings.insert(-1, ("bounds", "read", "array<vec4<f32>>"))
+    vector = elements.array_type(dtype, "v", caps)
+    outputs = {"forward": ("out",), "queries": ("dq",), "keys": ("dk", "dv")}[mode]
+    bindings += [(name, "read_write", vector) for name in outputs]
+    wide = dtype.name == "bfloat16"
+
+    def narrow4(x, at, factor):
+        if wide:
+            return f"vec4<f16>({_read4(dtype, f'{x}_in', at, caps)} * {factor})"
+        return f"{x}_in[{at}]" if mode == "forward" else f"{x}_in[{at}] * f16({factor})"
+
+    wgsl = render(
+        "attention_half.wgsl" if mode == "forward" else "attention_half_backward.wgsl", caps,
+        fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal, packed=False,
+        dropout=False, wide=wide, e_slices=e_slices, v_slices=v_slices, mask=mask_kind(mask), narrow4=narrow4,
+        read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
+        write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
+    )  # fmt: skip
+    tags = f"{mask.short if mask else ''}{'c' if causal else ''}{e_slices}x{v_slices}"
+    return Program(f"attention_half_{mode}_{dtype.short}_{tags}", wgsl, access_of(bindings), 4 * len(fields))
+
+
+@cache
+def _bounds_program(dtype: DType, names: str, caps: Caps) -> Program:
+    """Bindings: the operands, then for the backward pass the rows' statistics, and the bounds."""
+    fields = ["total", "k_total", "k_blocks", "q_blocks", "heads", "shared_heads", "l", "s", "e4", "v4", "rows_total"]
+    fields += [f"{name}_{part}" for name in names for part in "obhr"]
+    bindings = [(f"{name}_in", "read", elements.array_type(dtype, "v", caps)) for name in names]
+    if "g" in names:
+        bindings.append(("stats", "read", "array<f32>"))
+    bindings.append(("bounds", "read_write", "array<f32>"))
+    wgsl = render(
+        "attention_bounds.wgsl", caps, fields=fields, bindings=bindings, widen=_widen((dtype,), caps),
+        backward="g" in names, read4=lambda x, at: _read4(dtype, f"{x}_in", at, caps),
+    )  # fmt: skip
+    return Program(f"attention_bounds_{dtype.short}{names}", wgsl, access_of(bindings), 4 * len(fields))
