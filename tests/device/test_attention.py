@@ -9,6 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import webgpu_backend
 from webgpu_backend.kernels import attention as kernels
+from webgpu_backend.kernels import attention_half as half
 from webgpu_backend.launch import caps
 from webgpu_backend.ops import attention
 
@@ -81,11 +82,118 @@ def test_layouts(path):
     check((2, 2, 3, 9, 8), (2, 2, 3, 9, 8))
 
 
-def test_odd_heads_and_dropout_take_the_composite():
+def test_odd_heads_take_the_composite():
     check((1, 2, 9, 7), (1, 2, 9, 7), is_causal=True)
     check((2, 9, 8), (2, 9, 8))
-    q = torch.randn(1, 2, 8, 8).to("webgpu")
-    assert sdpa(q, q, q, dropout_p=0.5).shape == q.shape
+
+
+def test_few_queries_divide_the_keys(path, monkeypatch):
+    monkeypatch.setattr(kernels, "ENOUGH", {"gpu": 64, "cpu": 64})
+    check((2, 4, 1, 16), (2, 2, 300, 16), enable_gqa=True, grad=False)
+    check((1, 4, 3, 16), (1, 2, 300, 16), enable_gqa=True, mask=torch.rand(1, 4, 3, 300) > 0.4)
+    check((1, 4, 3, 16), (1, 2, 300, 16), enable_gqa=True, is_causal=True, grad=False)
+    nothing = torch.ones(40, 300, dtype=torch.bool)
+    nothing[7], nothing[9, 128:] = False, False
+    check((1, 1, 40, 16), (1, 1, 300, 16), mask=nothing)
+
+
+def plain(q, k, v, kept=None, causal=True):
+    """The formula itself, for leaves of float64."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    if causal:
+        scores = scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), float("-inf"))
+    weights = torch.softmax(scores, -1)
+    return (weights if kept is None else weights * kept) @ v
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_dropout(path, causal):
+    """The weights that are left show through values of one, and every kernel must draw the same."""
+    if path == "composed":
+        pytest.skip("attention with dropout is always fused")
+    share, size = 0.3, 72
+    q, k, grad = torch.randn(2, 4, size, 8), torch.randn(2, 2, size, 8), torch.randn(2, 4, size, 8)
+    v = torch.randn(2, 2, size, 8)
+    options = dict(dropout_p=share, is_causal=causal, enable_gqa=True)
+    torch.webgpu.manual_seed(3)
+    ones = torch.eye(size).expand(2, 2, size, size)
+    kept = sdpa(q.to("webgpu"), k.to("webgpu"), ones.to("webgpu"), **options).cpu() != 0
+    torch.webgpu.manual_seed(3)
+    leaves = [x.to("webgpu").requires_grad_() for x in (q, k, v)]
+    out = sdpa(*leaves, **options)
+    got = [out, *torch.autograd.grad(out, leaves, grad.to("webgpu"))]
+    leaves = [x.double().requires_grad_() for x in (q, k, v)]
+    out = plain(*leaves, kept / (1 - share), causal)
+    wanted = [out, *torch.autograd.grad(out, leaves, grad.double())]
+    for a, b in zip(got, wanted):
+        torch.testing.assert_close(a.detach().cpu(), b.detach().float(), rtol=1e-4, atol=1e-4)
+    seen = kept.tril() if causal else kept
+    possible = size * (size + 1) / 2 if causal else size * size
+    assert abs(seen.sum().item() / (8 * possible) - (1 - share)) < 0.01
+    again = sdpa(*[x.detach().float().to("webgpu") for x in leaves], **options)
+    assert not torch.equal(again, got[0])
+
+
+def test_everything_dropped(path):
+    q = torch.randn(1, 1, 9, 8).to("webgpu")
+    assert not sdpa(q, q, q, dropout_p=1.0).any()
+
+
+@pytest.fixture
+def halves(monkeypatch):
+    """Sums in f16, with a tile that every adapter's workgroup memory has room for."""
+    if not caps().f16:
+        pytest.skip("the adapter has no f16")
+    found = replace(caps(), kind="gpu")
+    monkeypatch.setattr(attention, "caps", lambda: found)
+    for mode in half.TILES:
+        monkeypatch.setitem(half.TILES, mode, {32: kernels.Tile(32, 64, 4, 8, 32)})
+    monkeypatch.setattr(half, "SCORES", 0)
+    monkeypatch.setattr(half, "ENOUGH", 0)
+    attention._steps.clear()
+    yield
+    attention._steps.clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_sums_in_f16_are_harmless(halves, dtype):
+    """Errors of a few units in the last place of the sums of absolute values, whatever the operands' sizes."""
+    eps, tiny = torch.finfo(dtype).eps, torch.finfo(dtype).tiny
+    sizes = [(1, 1, 1, 1), (3, 3, 1, 1), (8, 8, 1, 1e-4), (40, 40, 1, 1), (1, 1, 1e3, 1e-3), (1e-3, 1e3, 1e-2, 1e3)]
+    for factors in sizes if dtype == torch.float16 else [*sizes, (1e10, 1e-10, 1e15, 1e-20)]:
+        q, k, v, g = ((torch.randn(1, 2, 100, 32) * size).to(dtype) for size in factors)
+        leaves = [t.to("webgpu").requires_grad_() for t in (q, k, v)]
+        out = sdpa(*leaves, is_causal=True)
+        got = [out, *torch.autograd.grad(out, leaves, g.to("webgpu"))]
+        q, k, v, g = (t.double() for t in (q, k, v, g))
+        leaves = [t.requires_grad_() for t in (q, k, v)]
+        out = plain(*leaves)
+        wanted = [out, *torch.autograd.grad(out, leaves, g)]
+        with torch.no_grad():
+            weights = plain(q, k, torch.eye(100).expand(1, 2, 100, 100).double())
+            terms = g.abs() @ v.abs().transpose(-1, -2)
+            terms = weights * (terms + (weights * terms).sum(-1, keepdim=True)) / 32**0.5
+            sums = [
+                weights @ v.abs(),
+                terms @ k.abs(),
+                terms.transpose(-1, -2) @ q.abs(),
+                weights.transpose(-1, -2) @ g.abs(),
+            ]
+            for name, a, b, size in zip(("out", "dq", "dk", "dv"), got, wanted, sums):
+                allowed = 5 * eps * size + 2**-22 * size.max() + eps * tiny
+                worst = ((a.cpu().double() - b).abs() / allowed).max().item()
+                assert worst < 1, (name, factors, worst)
+
+
+def test_sums_in_f16_with_masks_and_odd_sizes(halves):
+    check((2, 2, 70, 20), (2, 2, 90, 20), mask=torch.rand(70, 90) > 0.3, dtype=torch.float16)
+    check(
+        (1, 2, 70, 32), (1, 2, 40, 32), (1, 2, 40, 12), mask=torch.randn(70, 40).half(), dtype=torch.float16, grad=False
+    )
+    nothing = torch.ones(70, 90, dtype=torch.bool)
+    nothing[4] = False
+    check((2, 2, 70, 20), (2, 2, 90, 20), mask=nothing, dtype=torch.float16)
 
 
 def test_large_head_and_inference(path):
@@ -116,10 +224,12 @@ def test_tiles_of_big_gpus(monkeypatch):
     attention._steps.clear()
 
 
-def test_memory_is_linear_and_one_dispatch(monkeypatch):
+def test_memory_is_linear_and_dispatches_few(monkeypatch):
     monkeypatch.setattr(attention, "SMALL_SCORES", {"gpu": 0, "cpu": 0})
-    q = torch.randn(1, 1, 256, 8).to("webgpu")
+    q = torch.randn(1, 1, 1024, 8).to("webgpu")
     sdpa(q, q, q)
-    before = webgpu_backend.stats()["dispatches"]
+    torch.webgpu.reset_peak_memory_stats()
+    before = webgpu_backend.stats()["dispatches"], torch.webgpu.memory_allocated()
     sdpa(q, q, q)
-    assert webgpu_backend.stats()["dispatches"] - before == 1
+    assert webgpu_backend.stats()["dispatches"] - before[0] <= 2
+    assert torch.webgpu.max_memory_allocated() - before[1] < 1024 * 1024

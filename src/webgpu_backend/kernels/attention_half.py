@@ -23,15 +23,18 @@ TILES = {
     "keys": {128: Tile(32, 64, 4, 8, 64)},
 }
 SCORES = 1 << 16  # of a head, from which finding the bounds pays
+ENOUGH = 128  # workgroups; with fewer the keys are better divided, which these kernels do not
 LARGEST = 24.0
 
 
 def fits(mode: str, shape: Shape, dtype: DType, scale: float, caps: Caps) -> bool:
-    """Whether these kernels serve a call that has rows for every workgroup."""
+    """Whether these kernels serve a call."""
     tile = _tile(mode, shape)
     if not caps.f16 or caps.kind != "gpu" or dtype.size != 2 or shape.l * shape.s < SCORES or abs(scale) > 1000:
         return False
-    return tile is not None and _shared(mode, tile, shape) <= caps.workgroup_bytes
+    if tile is None or _shared(mode, tile, shape) > caps.workgroup_bytes:
+        return False
+    return mode != "forward" or -(-shape.l // tile.rows) * shape.batch * shape.heads >= ENOUGH
 
 
 def _tile(mode: str, shape: Shape) -> Tile | None:

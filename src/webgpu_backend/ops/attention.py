@@ -152,6 +152,7 @@ class Attention(torch.autograd.Function):
         if torch.is_grad_enabled():
             if ctx.drop:
                 raise NotImplementedError("webgpu: the second derivative of attention with dropout")
+            q, k, v = (x.view_as(x) for x in (q, k, v))  # one tensor may be all three
             inputs = [x for x, w in zip((q, k, v), wanted) if w]
             grads = iter(torch.autograd.grad(_composed(q, k, v, mask, ctx.causal, ctx.scale), inputs, grad,
                                              create_graph=True))  # fmt: skip
