@@ -21,11 +21,11 @@ def path(request, monkeypatch):
     """Few scores are composed of products on a software adapter; the fused kernels must be right there as well."""
     for mode in kernels.TILES:  # the smallest tile: software drivers take seconds over the text of the largest
         monkeypatch.setitem(kernels.TILES, mode, kernels.TILES[mode][-1:])
-    attention._steps.clear()
+    attention.forget()
     limit = 0 if request.param == "fused" else 1 << 40
     monkeypatch.setattr(attention, "SMALL_SCORES", {"gpu": limit, "cpu": limit})
     yield request.param
-    attention._steps.clear()
+    attention.forget()
 
 
 def check(q_shape, k_shape, v_shape=None, dtype=torch.float32, mask=None, change=lambda x: x, grad=True, **options):
@@ -151,9 +151,9 @@ def halves(monkeypatch):
         monkeypatch.setitem(half.TILES, mode, {32: kernels.Tile(32, 64, 4, 8, 32)})
     monkeypatch.setattr(half, "SCORES", 0)
     monkeypatch.setattr(half, "ENOUGH", 0)
-    attention._steps.clear()
+    attention.forget()
     yield
-    attention._steps.clear()
+    attention.forget()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -219,9 +219,9 @@ def test_double_backward(path):
 def test_tiles_of_big_gpus(monkeypatch):
     found = replace(caps(), kind="gpu")
     monkeypatch.setattr(attention, "caps", lambda: found)
-    attention._steps.clear()
+    attention.forget()
     check((1, 2, 70, 16), (1, 2, 90, 16), mask=torch.randn(70, 90))
-    attention._steps.clear()
+    attention.forget()
 
 
 def test_memory_is_linear_and_dispatches_few(monkeypatch):

@@ -22,23 +22,30 @@ class Tile(NamedTuple):
     tm: int  # rows and columns per thread
     tn: int
     slice: int  # elements of a head in workgroup memory at a time
+    shuffle: bool = False  # rows are reduced between threads of a subgroup, not through memory
 
     def threads(self) -> int:
         return self.rows // self.tm * (self.cols // self.tn)
 
+    def fits(self, caps: Caps) -> bool:
+        small = self.shared() <= caps.workgroup_bytes and self.threads() <= caps.workgroup_size
+        return small and (caps.subgroups or not self.shuffle)
+
     def shared(self) -> int:
         row = self.slice // 4 + 1
-        values = self.rows * self.cols // self.tn * 4
+        values = 0 if self.shuffle else self.rows * self.cols // self.tn * 4
         return 16 * (self.rows * max(row, self.cols // 4 + 1) + self.cols * row) + values
 
 
-# The tuning table: by kernel, first tile that fits the adapter's workgroup memory and invocations. `few` is the
-# forward kernel for few queries, whose keys are divided among workgroups.
+# The tuning table: by kernel, first tile that fits the adapter. An H200 runs 48 KiB of workgroup memory on a core at a
+# time, so a tile is best small or full of threads. `few` is the forward kernel for few queries, whose keys are divided
+# among workgroups; `dropped` is `keys` with dropout, whose threads own keys eight apart.
 TILES = {
-    "forward": (Tile(64, 64, 8, 8, 64), Tile(32, 32, 4, 4, 32)),
+    "forward": (Tile(64, 64, 4, 8, 64), Tile(64, 32, 4, 4, 32), Tile(32, 32, 4, 4, 32)),
     "few": (Tile(8, 64, 1, 8, 64), Tile(8, 32, 1, 4, 32)),
-    "queries": (Tile(64, 64, 8, 8, 64), Tile(32, 32, 4, 4, 32)),
-    "keys": (Tile(32, 64, 4, 8, 64), Tile(32, 32, 4, 4, 32)),
+    "queries": (Tile(64, 32, 4, 4, 32), Tile(32, 32, 4, 4, 32)),
+    "keys": (Tile(64, 32, 4, 4, 32), Tile(32, 32, 4, 4, 32)),
+    "dropped": (Tile(32, 32, 4, 4, 32),),
 }
 MAX_HEAD = 256
 # Rows (of all the heads that share keys) up to which the `few` tile is taken.
@@ -100,7 +107,7 @@ class Plan(NamedTuple):
 
 def tile_of(mode: str, caps: Caps) -> Tile:
     for tile in TILES[mode]:
-        if tile.shared() <= caps.workgroup_bytes and tile.threads() <= caps.workgroup_size:
+        if tile.fits(caps):
             return tile
     raise ValueError(f"no attention tile fits {caps.workgroup_bytes} bytes of workgroup memory")
 
@@ -115,7 +122,7 @@ def plan(
     packed = mode == "forward" and shape.l * ratio <= FEW
     if packed:
         rows, heads = shape.l * ratio, shape.shared
-    tile = tile_of("few" if packed else mode, caps)
+    tile = tile_of("few" if packed else "dropped" if dropout and mode == "keys" else mode, caps)
     blocks = -(-rows // tile.rows)
     splits, chunk = 1, shape.s
     if mode == "forward":
@@ -134,9 +141,8 @@ def plan(
         words += mask[1:]
     params = pack(f"<{len(words)}I2f", *words, scale, scale * LOG2E)
     wide = [-(-x // tile.slice) * (tile.slice // 4 * tile.tn // tile.cols) for x in (shape.e, shape.v)]
-    program = _program(
-        mode, dtype, mask.dtype if mask else None, causal, tile, *wide, packed, splits > 1, dropout, caps
-    )
+    found = mask.dtype if mask else None
+    program = _program(mode, dtype, found, causal, tile, *wide, packed, splits > 1, dropout, caps)
     step = Step(program, params, spread(total, caps))
     if splits == 1:
         return Plan(step)

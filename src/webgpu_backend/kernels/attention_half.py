@@ -1,4 +1,4 @@
-"""Attention with sums in f16: twice the rate of f32 where an adapter has packed arithmetic.
+"""Attention with sums in f16: half the memory traffic and packed arithmetic where an adapter has it.
 
 What makes it harmless: bounds of the operands, found first for each 64 rows. Products of queries and keys are summed in
 f16 only where their norms say that no score exceeds LARGEST; everything else that f16 must hold (weights, values,
@@ -18,9 +18,9 @@ from .render import render
 
 # The tuning table: by kernel and largest head. Tiles walk over 64 rows, and own a divisor of 64.
 TILES = {
-    "forward": {128: Tile(64, 64, 8, 8, 64), 256: Tile(32, 64, 4, 8, 64)},
-    "queries": {128: Tile(32, 64, 4, 8, 64)},
-    "keys": {128: Tile(32, 64, 4, 8, 64)},
+    "forward": {256: Tile(64, 64, 4, 8, 64)},
+    "queries": {128: Tile(64, 64, 4, 8, 64)},
+    "keys": {128: Tile(64, 64, 4, 8, 64)},
 }
 SCORES = 1 << 16  # of a head, from which finding the bounds pays
 ENOUGH = 128  # workgroups; with fewer the keys are better divided, which these kernels do not
@@ -32,7 +32,7 @@ def fits(mode: str, shape: Shape, dtype: DType, scale: float, caps: Caps) -> boo
     tile = _tile(mode, shape)
     if not caps.f16 or caps.kind != "gpu" or dtype.size != 2 or shape.l * shape.s < SCORES or abs(scale) > 1000:
         return False
-    if tile is None or _shared(mode, tile, shape) > caps.workgroup_bytes:
+    if tile is None or not _small(mode, tile, caps) or (tile.shuffle and not caps.subgroups):
         return False
     return mode != "forward" or -(-shape.l // tile.rows) * shape.batch * shape.heads >= ENOUGH
 
@@ -45,14 +45,12 @@ def _slices(tile: Tile, shape: Shape) -> tuple[int, int]:
     return -(-shape.e // tile.slice), -(-shape.v // tile.slice)
 
 
-def _shared(mode: str, tile: Tile, shape: Shape) -> int:
+def _small(mode: str, tile: Tile, caps: Caps) -> bool:
     unit = tile.slice // 8
-    walked = max(64 * (unit + 1), 32 * tile.slice // 4)
-    e, v = (tile.rows * (x * unit + 1) for x in _slices(tile, shape))
-    weights = tile.rows * 9
-    if mode == "forward":
-        return 16 * (e + weights + walked) + 4 * tile.rows * 64 // tile.tn
-    return 16 * (e + v + 2 * walked + (2 if mode == "keys" else 1) * weights)
+    walked = max(tile.cols * (unit + 1), tile.cols // 2 * tile.slice // 4)
+    owned = tile.rows * max(unit + 1, tile.cols // 8 + 1)
+    values = 4 * tile.rows * tile.cols // tile.tn if mode == "forward" and not tile.shuffle else 0
+    return 16 * (walked + owned) + values <= caps.workgroup_bytes and tile.threads() <= caps.workgroup_size
 
 
 def plan(

@@ -11,6 +11,7 @@ from ..kernels import attention_half as half
 from ..kernels.attention import FEW, MAX_HEAD, Mask, Shape, Strides, plan, plan_delta
 from ..launch import caps, launch
 from .random import DEFAULT
+from .remember import remembered
 from .table import custom
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -135,12 +136,23 @@ def backward(grad, q, k, v, mask, out, lse, causal: bool, scale: float, wanted, 
     return dq, dk, dv
 
 
+# Without dropout, whose draw is in the parameters, a repeated call records what its first one did.
+_forward, _backward = remembered(forward), remembered(backward)
+
+
+def forget() -> None:
+    """Drops every plan: for who changes the tuning table."""
+    _steps.clear()
+    _forward.forget()
+    _backward.forget()
+
+
 class Attention(torch.autograd.Function):
     """The fused kernels with their gradient; a gradient of that is torch's, through the composed formula."""
 
     @staticmethod
     def forward(ctx, q, k, v, mask, causal, scale, drop):
-        out, lse = forward(q, k, v, mask, causal, scale, drop)
+        out, lse = forward(q, k, v, mask, causal, scale, drop) if drop else _forward(q, k, v, mask, causal, scale)
         ctx.save_for_backward(q, k, v, mask, out, lse)
         ctx.causal, ctx.scale, ctx.drop = causal, scale, drop
         return out
@@ -158,7 +170,8 @@ class Attention(torch.autograd.Function):
                                              create_graph=True))  # fmt: skip
             return (*[next(grads) if w else None for w in wanted], *[None] * 4)
         with torch.no_grad():
-            found = backward(grad, q, k, v, mask, out, lse, ctx.causal, ctx.scale, wanted, ctx.drop)
+            args = (grad, q, k, v, mask, out, lse, ctx.causal, ctx.scale, wanted)
+            found = backward(*args, ctx.drop) if ctx.drop else _backward(*args)
             return (*found, *[None] * 4)
 
 
@@ -217,8 +230,10 @@ def scaled_dot_product_attention(
     flat = [_four(t) for t in (query, key, value)]
     if torch.is_grad_enabled() and any(t.requires_grad for t in flat):
         out = Attention.apply(*flat, attn_mask, is_causal, scale, drop)
-    else:
+    elif drop:
         out, _ = forward(*flat, attn_mask, is_causal, scale, drop)
+    else:
+        out, _ = _forward(*flat, attn_mask, is_causal, scale)
     return out if query.dim() == 4 else out.reshape(*query.shape[:-1], value.shape[-1])
 
 

@@ -11,7 +11,7 @@
 var<workgroup> x_tile: array<vec4<f32>, {{ t.rows * [tile_row, weight_row] | max }}>;
 // A slice of the rows walked over.
 var<workgroup> y_tile: array<vec4<f32>, {{ t.cols * tile_row }}>;
-{% if mode == "forward" %}
+{% if mode == "forward" and not t.shuffle %}
 var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
 {% endif %}
 
@@ -280,17 +280,27 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {{ dots("s", "q", "first", "p.l", "k", "other", "p.s", "p.e4") }}
 {{ scores("first + ty + %du", "other + tx + %du") }}
 {% if mode == "forward" %}
+{% macro high(i) %}{% for j in range(t.tn - 1) %}max({% endfor %}s{{ i }}_0{% for j in range(1, t.tn) %}, s{{ i }}_{{ j }}){% endfor %}{% endmacro %}
+{% if not t.shuffle %}
 {% for i in range(t.tm) %}
-        row_values[((ty + {{ i * TY }}u) * {{ TX }}u + tx) / 4u][tx % 4u] = {% for j in range(t.tn - 1) %}max({% endfor %}s{{ i }}_0{% for j in range(1, t.tn) %}, s{{ i }}_{{ j }}){% endfor %};
+        row_values[((ty + {{ i * TY }}u) * {{ TX }}u + tx) / 4u][tx % 4u] = {{ high(i) }};
 {% endfor %}
+{% endif %}
         workgroupBarrier();
 {% for i in range(t.tm) %}
         {
+{% if t.shuffle %}
+            var now = max(top{{ i }}, {{ high(i) }});
+{% for step in (1, 2, 4) %}
+            now = max(now, subgroupShuffleXor(now, {{ step }}u));
+{% endfor %}
+{% else %}
             var high = vec4<f32>(top{{ i }});
 {% for g in range(TX // 4) %}
             high = max(high, row_values[(ty + {{ i * TY }}u) * {{ TX // 4 }}u + {{ g }}u]);
 {% endfor %}
             let now = max(max(high.x, high.y), max(high.z, high.w));
+{% endif %}
             let fade = exp2(top{{ i }} - now);
             top{{ i }} = now;
 {% for j in range(t.tn) %}
@@ -319,19 +329,31 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     }
 {% if mode == "forward" %}
     // Each thread has summed its own columns.
+{% if t.shuffle %}
+{% for i in range(t.tm) %}
+{% for step in (1, 2, 4) %}
+    sum{{ i }} += subgroupShuffleXor(sum{{ i }}, {{ step }}u);
+{% endfor %}
+{% endfor %}
+{% else %}
     workgroupBarrier();
 {% for i in range(t.tm) %}
     row_values[((ty + {{ i * TY }}u) * {{ TX }}u + tx) / 4u][tx % 4u] = sum{{ i }};
 {% endfor %}
     workgroupBarrier();
+{% endif %}
 {% for i in range(t.tm) %}
     if (first + ty + {{ i * TY }}u < p.l) {
         let row = row_at + first + ty + {{ i * TY }}u;
+{% if t.shuffle %}
+        let total = sum{{ i }};
+{% else %}
         var all = vec4<f32>(0.0);
 {% for g in range(TX // 4) %}
         all += row_values[(ty + {{ i * TY }}u) * {{ TX // 4 }}u + {{ g }}u];
 {% endfor %}
         let total = (all.x + all.y) + (all.z + all.w);
+{% endif %}
 {% if split %}
         let at = row * p.splits + part;
         if (tx == 0u) {

@@ -1,0 +1,142 @@
+{# What the kernels with sums in f16 share. A unit is eight halves: of a row, or four of each of two rows, interleaved. #}
+{% set TX, TY = t.cols // t.tn, t.rows // t.tm %}
+{% set threads = TX * TY %}
+{% set su = t.slice // 8 %}
+{% set per = t.slice // 4 // TX %}
+{# An odd number of units a row: threads that read one column of several rows meet different banks. #}
+{% set tile_row, weight_row, twin_row = su + 1, t.cols // 8 + 1, t.slice // 4 %}
+{% macro tiles() %}
+// A slice of the owned rows; the weights take its place when their turn comes.
+var<workgroup> x_tile: array<mat2x4<f16>, {{ t.rows * [tile_row, weight_row] | max }}>;
+// A slice of the rows walked over; then pairs of these rows.
+var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * twin_row] | max }}>;
+{% endmacro %}
+{% macro pair(u, e) %}{{ u }}[{{ e // 2 }}].{{ ("xy", "zw")[e % 2] }}{% endmacro %}
+{# A slice of rows, from unit e0; what lies past the head's size is zero. #}
+{% macro stage(to, x, rows, row0, limit, e0, dim4, factor) %}
+{% for l in range((rows * su + threads - 1) // threads) %}
+            {
+                let id = lid + {{ l * threads }}u;
+                let row = id / {{ su }}u;
+                let e = id % {{ su }}u;
+                let at = ({{ e0 }} + e) * 2u;
+                let base = {{ x }}_at + min({{ row0 }} + row, {{ limit }} - 1u) * p.{{ x }}_r;
+                let lo = {{ narrow4(x, "base + min(at, %s - 1u)" % dim4, factor) }};
+                let hi = {{ narrow4(x, "base + min(at + 1u, %s - 1u)" % dim4, factor) }};
+                {{ "if (row < %du) " % rows if rows * su % threads }}{
+                    {{ to }}[row * {{ tile_row }}u + e] = mat2x4<f16>(select(vec4<f16>(), lo, at < {{ dim4 }}), select(vec4<f16>(), hi, at + 1u < {{ dim4 }}));
+                }
+            }
+{% endfor %}
+{% endmacro %}
+{# Row pairs of a slice, for sums over rows: rows c + 2 TX j and TX further; loaded, then stored. #}
+{% set twin_loads = (t.cols // 2 * twin_row + threads - 1) // threads %}
+{% macro load_twins(x, row0, limit, part, dim4, factor) %}
+{% for l in range(twin_loads) %}
+        let {{ x }}_id{{ part }}_{{ l }} = lid + {{ l * threads }}u;
+        let {{ x }}_el{{ part }}_{{ l }} = min({{ part * twin_row }}u + {{ x }}_id{{ part }}_{{ l }} % {{ twin_row }}u, {{ dim4 }} - 1u);
+        let {{ x }}_twin{{ part }}_{{ l }} = {{ x }}_id{{ part }}_{{ l }} / {{ twin_row }}u;
+        let {{ x }}_row{{ part }}_{{ l }} = {{ row0 }} + {{ x }}_twin{{ part }}_{{ l }} % {{ TX }}u + {{ x }}_twin{{ part }}_{{ l }} / {{ TX }}u * {{ 2 * TX }}u;
+        let {{ x }}_a{{ part }}_{{ l }} = {{ narrow4(x, "%s_at + min(%s_row%d_%d, %s - 1u) * p.%s_r + %s_el%d_%d" % (x, x, part, l, limit, x, x, part, l), factor) }};
+        let {{ x }}_b{{ part }}_{{ l }} = {{ narrow4(x, "%s_at + min(%s_row%d_%d + %du, %s - 1u) * p.%s_r + %s_el%d_%d" % (x, x, part, l, TX, limit, x, x, part, l), factor) }};
+{% endfor %}
+{% endmacro %}
+{% macro put_twins(x, part) %}
+{% for l in range(twin_loads) %}
+        {
+            let a = {{ x }}_a{{ part }}_{{ l }};
+            let b = {{ x }}_b{{ part }}_{{ l }};
+            {{ "if (lid + %du < %du) " % (l * threads, t.cols // 2 * twin_row) if (l + 1) * threads > t.cols // 2 * twin_row }}{
+                y_tile[lid + {{ l * threads }}u] = mat2x4<f16>(vec4<f16>(a.x, b.x, a.y, b.y), vec4<f16>(a.z, b.z, a.w, b.w));
+            }
+        }
+{% endfor %}
+{% endmacro %}
+{# acc{i}_{j} += products over the slice, summed in f16. #}
+{% macro dots(acc) %}
+{% for i in range(t.tm) %}
+{% for j in range(t.tn) %}
+                var h{{ i }}_{{ j }} = vec2<f16>();
+{% endfor %}
+{% endfor %}
+                for (var c = 0u; c < units; c++) {
+{% for i in range(t.tm) %}
+                    let a{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + c];
+{% endfor %}
+{% for j in range(t.tn) %}
+                    let b{{ j }} = y_tile[(tx + {{ j * TX }}u) * {{ tile_row }}u + c];
+{% for e in range(4) %}
+{% for i in range(t.tm) %}
+                    h{{ i }}_{{ j }} = fma({{ pair("a%d" % i, e) }}, {{ pair("b%d" % j, e) }}, h{{ i }}_{{ j }});
+{% endfor %}
+{% endfor %}
+{% endfor %}
+                }
+{% for i in range(t.tm) %}
+{% for j in range(t.tn) %}
+                {{ acc }}{{ i }}_{{ j }} += f32(h{{ i }}_{{ j }}.x) + f32(h{{ i }}_{{ j }}.y);
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+{# The same in f32. #}
+{% macro exact_dots(acc) %}
+                for (var c = 0u; c < units * 2u; c++) {
+{% for i in range(t.tm) %}
+                    let a{{ i }} = vec4<f32>(x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + c / 2u][c % 2u]);
+{% endfor %}
+{% for j in range(t.tn) %}
+                    let b{{ j }} = vec4<f32>(y_tile[(tx + {{ j * TX }}u) * {{ tile_row }}u + c / 2u][c % 2u]);
+{% for e in "xyzw" %}
+{% for i in range(t.tm) %}
+                    {{ acc }}{{ i }}_{{ j }} = fma(a{{ i }}.{{ e }}, b{{ j }}.{{ e }}, {{ acc }}{{ i }}_{{ j }});
+{% endfor %}
+{% endfor %}
+{% endfor %}
+                }
+{% endmacro %}
+{# The thread's weights, next to each other; whoever reads them knows which columns they are. #}
+{% macro keep(acc, factor) %}
+{% for i in range(t.tm) %}
+        x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + tx] = mat2x4<f16>({% for g in range(2) %}vec4<f16>(vec4<f32>({% for j in range(4) %}{{ acc }}{{ i }}_{{ 4 * g + j }}{{ ", " if j < 3 }}{% endfor %}){{ " * " ~ factor if factor }}){{ ", " if not g }}{% endfor %});
+{% endfor %}
+{% endmacro %}
+{# acc{i}_{c}, times `fade` first, += weights times one slice of the rows walked over, times `factor`. #}
+{% macro mix(acc, part, fade, factor) %}
+        {
+{% for i in range(t.tm) %}
+{% for u in range(per * 4) %}
+            var a{{ i }}_{{ u }} = vec2<f16>();
+{% endfor %}
+{% endfor %}
+            for (var c = 0u; c < {{ TX }}u; c++) {
+{% for i in range(t.tm) %}
+                let w{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + c];
+{% endfor %}
+{% for j in range(4) %}
+{% for u in range(per) %}
+                {
+                    let v = y_tile[(c + {{ j * TX }}u) * {{ twin_row }}u + tx + {{ u * TX }}u];
+{% for e in range(4) %}
+{% for i in range(t.tm) %}
+                    a{{ i }}_{{ 4 * u + e }} = fma({{ pair("w%d" % i, j) }}, {{ pair("v", e) }}, a{{ i }}_{{ 4 * u + e }});
+{% endfor %}
+{% endfor %}
+                }
+{% endfor %}
+{% endfor %}
+            }
+{% for i in range(t.tm) %}
+{% for u in range(per) %}
+{% set o = "%s%d_%d" % (acc, i, part * per + u) %}
+            {{ o }} = {{ o }}{{ " * %s%d" % (fade, i) if fade }} + vec4<f32>({% for e in range(4) %}f32(a{{ i }}_{{ 4 * u + e }}.x) + f32(a{{ i }}_{{ 4 * u + e }}.y){{ ", " if e < 3 }}{% endfor %}){{ " * " ~ factor if factor }};
+{% endfor %}
+{% endfor %}
+        }
+{% endmacro %}
+{% macro zero(acc, wide) %}
+{% for i in range(t.tm) %}
+{% for c in range(wide) %}
+    var {{ acc }}{{ i }}_{{ c }} = vec4<f32>(0.0);
+{% endfor %}
+{% endfor %}
+{% endmacro %}
