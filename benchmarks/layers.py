@@ -76,31 +76,36 @@ RESNET = (
     (3, 64, 7, 2, 224), (64, 64, 3, 1, 56), (64, 256, 1, 1, 56), (128, 128, 3, 2, 56), (256, 256, 3, 1, 14),
     (1024, 256, 1, 1, 14), (512, 512, 3, 1, 7),
 )  # fmt: skip
+# of MobileNetV2: channels of their own
+DEPTHWISE = ((32, 32, 3, 1, 112), (144, 144, 3, 2, 56))
 
 
 def convolutions(w: Workloads, scale: int) -> None:
     batch = 32 // scale
-    for inputs, outputs, kernel, stride, size in RESNET if scale == 1 else RESNET[1:5:3]:
+    for inputs, outputs, kernel, stride, size in (*RESNET, *DEPTHWISE) if scale == 1 else RESNET[1:5:3]:
+        groups = inputs if (inputs, outputs, kernel, stride, size) in DEPTHWISE else 1
         out = -(-size // stride)
-        flops = 2 * batch * inputs * outputs * kernel * kernel * out * out
-        moved = 4 * (batch * inputs * size * size + batch * outputs * out * out + outputs * inputs * kernel * kernel)
-        name = f"{inputs}-{outputs} {kernel}x{kernel}/{stride} at {size}"
+        weights = outputs * inputs // groups * kernel * kernel
+        flops = 2 * batch * weights * out * out
+        moved = 4 * (batch * inputs * size * size + batch * outputs * out * out + weights)
+        name = f"{inputs}-{outputs} {kernel}x{kernel}/{stride} at {size}" + (" depthwise" if groups > 1 else "")
 
-        def tensors(device, inputs=inputs, outputs=outputs, kernel=kernel, size=size):
-            return rand(device, batch, inputs, size, size), rand(device, outputs, inputs, kernel, kernel, seed=1)
+        def tensors(device, inputs=inputs, outputs=outputs, kernel=kernel, size=size, groups=groups):
+            weight = rand(device, outputs, inputs // groups, kernel, kernel, seed=1)
+            return rand(device, batch, inputs, size, size), weight
 
         @w.add(f"conv {name}", "conv", moved, flops, target=2)
-        def forward(device, tensors=tensors, kernel=kernel, stride=stride):
+        def forward(device, tensors=tensors, kernel=kernel, stride=stride, groups=groups):
             x, weight = tensors(device)
-            return lambda: F.conv2d(x, weight, stride=stride, padding=kernel // 2)
+            return lambda: F.conv2d(x, weight, stride=stride, padding=kernel // 2, groups=groups)
 
         for which in ("input", "weight"):
 
             @w.add(f"conv {name}, {which} gradient", "conv", moved, flops, target=2)
-            def backward(device, tensors=tensors, kernel=kernel, stride=stride, which=which):
+            def backward(device, tensors=tensors, kernel=kernel, stride=stride, groups=groups, which=which):
                 x, weight = tensors(device)
                 wanted = (x if which == "input" else weight).requires_grad_()
-                y = F.conv2d(x, weight, stride=stride, padding=kernel // 2)
+                y = F.conv2d(x, weight, stride=stride, padding=kernel // 2, groups=groups)
                 gradient = rand(device, *y.shape, seed=2)
                 return lambda: torch.autograd.grad(y, wanted, gradient, retain_graph=True)[0]
 
