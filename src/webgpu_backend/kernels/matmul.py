@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cache
 from struct import pack
 
-from ..dtypes import COMPLEX64, FLOAT32, FLOAT64, INT32, INT64, carrier
+from ..dtypes import COMPLEX64, FLOAT32, FLOAT64, INT32, INT64, DType, carrier
 from ..program import Caps, Program
 from . import elements, matmul_half, tiles
 from .expression import Emitter, literal, wgsl_type
@@ -35,6 +35,7 @@ LARGE = 1 << 26  # multiplications from which the software adapter's largest til
 # Outputs of few rows on a GPU: most rows; (threads along k, threads of four columns) of a workgroup by b's class.
 VECTOR_ROWS = 8
 VECTOR_SHAPE = {"8": (64, 1), "k": (64, 1), "K": (64, 1), "r": (64, 4), "R": (64, 4)}
+VECTOR_AHEAD = 16  # rows from which reading ahead hides more than it costs
 VECTOR_MANY = 4  # rows from which fewer threads with more to do are better
 VECTOR_SPLIT = (128, 2048)  # workgroups that fill the adapter, and the least share of k worth a second pass
 WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without workgroup memory
@@ -204,7 +205,8 @@ def _program(
     if kind.startswith("vector"):
         along_k, along_n = (32, 1) if b_class in "8k" and tile >= VECTOR_MANY else VECTOR_SHAPE[b_class]
         names |= dict(rows=tile, along_k=along_k, along_n=along_n, threads=along_k * along_n)
-        names |= dict(widened=lambda x, words: f"widen_{(a_dtype if x == 'a' else b_dtype).short}({words})")
+        names |= dict(widened=lambda x, word, half: _widened(a_dtype if x == "a" else b_dtype, word, half, caps))
+        names |= dict(ahead=b_class in "8k" and tile >= VECTOR_AHEAD)
         tag = f"v{tile}"
     else:
         names |= dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"))
@@ -215,6 +217,14 @@ def _program(
     name = f"matmul_{tag}_{a_dtype.short}{a_class}_{b_dtype.short}{b_class}_{out_dtype.short}{store}_{epilogue}{act}"
     access = "".join("r" if x == "read" else "w" for _, x, _ in bindings)
     return Program(name, wgsl, access, 4 * len(fields))
+
+
+def _widened(dtype: DType, word: str, half: str, caps: Caps) -> str:
+    """What was read of an operand along k, or half of eight elements of it, as a vector of carriers."""
+    if half:
+        return f"widen_{dtype.short}({word}.{half})"
+    at_once = _read4(dtype, "x", "0", caps)
+    return at_once.replace("x[0]", word)
 
 
 def _mad(carry: str, acc: str, a: str, b: str, caps: Caps) -> str:

@@ -38,36 +38,41 @@ fn main(
 {% for j in range(4) %}
     let b{{ j }} = bstart + min(n + {{ j }}u, p.n - 1u) * p.b_r;
 {% endfor %}
-    for (var k = k_first / {{ unit }}u + lid; k < k_last / {{ unit }}u; k += {{ threads }}u) {
-{% if unit == 8 %}
+    let last = k_last / {{ unit }}u;
+{# Packed words are widened where they are used: half a vector of eight at a time. #}
+{% set parts_of = ("xy", "zw") if unit == 8 else ("",) %}
+{% macro fetch(word, k) %}
 {% for j in range(4) %}
-        let yw{{ j }} = b_in[b{{ j }} + k];
+        {{ word }}{{ j }} = b_in[b{{ j }} + {{ k }}];
 {% endfor %}
+{% endmacro %}
+{% if ahead %}
+    // The next words of b are under way while these are used.
+{% for j in range(4) %}
+    var next{{ j }} = b_in[b{{ j }} + min(k_first / {{ unit }}u + lid, last - 1u)];
+{% endfor %}
+{% endif %}
+    for (var k = k_first / {{ unit }}u + lid; k < last; k += {{ threads }}u) {
+{% for j in range(4) %}
+        let yw{{ j }} = {{ "next%d" % j if ahead else "b_in[b%d + k]" % j }};
+{% endfor %}
+{% if ahead %}
+{{ fetch("next", "min(k + %du, last - 1u)" % threads) }}
+{% endif %}
 {% for i in range(rows) %}
         let xw{{ i }} = a_in[a{{ i }} + k];
 {% endfor %}
-{% for half in ("xy", "zw") %}
+{% for half in parts_of %}
 {% for j in range(4) %}
-        let y{{ j }}{{ half }} = {{ widened("b", "yw%d.%s" % (j, half)) }};
+        let y{{ j }}{{ half }} = {{ widened("b", "yw%d" % j, half) }};
 {% endfor %}
 {% for i in range(rows) %}
         {
-            let x = {{ widened("a", "xw%d.%s" % (i, half)) }};
+            let x = {{ widened("a", "xw%d" % i, half) }};
 {{ multiply(i, half) }}
         }
 {% endfor %}
 {% endfor %}
-{% else %}
-{% for j in range(4) %}
-        let y{{ j }} = {{ read4("b", "b%d + k" % j) }};
-{% endfor %}
-{% for i in range(rows) %}
-        {
-            let x = {{ read4("a", "a%d + k" % i) }};
-{{ multiply(i, "") }}
-        }
-{% endfor %}
-{% endif %}
     }
 {# An odd distance between the threads' sums keeps them on different banks. #}
 {% set wide = rows + 1 - rows % 2 %}
