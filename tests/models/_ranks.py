@@ -2,6 +2,7 @@
 
 import copy
 import os
+import tempfile
 
 import torch
 import torch.distributed as dist
@@ -180,6 +181,43 @@ def unused_parameters(rank: int) -> None:
         raise AssertionError("unused parameters went unnoticed")
 
 
+def accelerated(rank: int) -> None:
+    """Accelerate and the transformers Trainer, which asks for unused parameters: the curves are the CPU's."""
+    try:
+        import accelerate
+        import transformers
+        from accelerate.state import AcceleratorState, GradientState, PartialState
+    except ImportError:
+        return
+    from tests.models import _zoo
+
+    transformers.logging.set_verbosity_error()
+    rows = [{"input_ids": t, "labels": t} for t in (torch.arange(8) * (i % 3 + 1) + i for i in range(16))]
+    curves = []
+    for device in (D, "cpu"):
+        for state in (AcceleratorState, PartialState, GradientState):
+            state._reset_state()
+        os.environ["ACCELERATE_TORCH_DEVICE"] = device
+        model, _ = _zoo.build("gpt2")
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+        arguments = transformers.TrainingArguments(
+            output_dir=tempfile.gettempdir(), per_device_train_batch_size=2, max_steps=3, learning_rate=3e-3,
+            logging_steps=1, report_to=[], disable_tqdm=True, seed=3, save_strategy="no", use_cpu=device == "cpu",
+        )  # fmt: skip
+        trainer = transformers.Trainer(model, arguments, train_dataset=rows)
+        trainer.remove_callback(transformers.PrinterCallback)
+        trainer.train()
+        assert arguments.world_size == 2 and arguments.device.type == device
+        assert {p.device.type for p in trainer.model.parameters()} == {device}
+        curves.append([entry["loss"] for entry in trainer.state.log_history if "loss" in entry])
+        loss = torch.tensor([rank + 1.0]).to(device)
+        assert accelerate.utils.gather(loss).tolist() == [1, 2]
+    assert len(curves[0]) == 3 and curves[0][-1] < curves[0][0]
+    assert all(abs(a - b) < 1e-3 * b for a, b in zip(*curves)), curves
+
+
 def no_backend_named(rank: int) -> None:
     """Without a name the device gets gloo, and so does the host."""
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 2, is_master=False)
@@ -206,6 +244,7 @@ if __name__ == "__main__":
     collectives(dist.get_rank())
     data_parallel(dist.get_rank())
     unused_parameters(dist.get_rank())
+    accelerated(dist.get_rank())
     dist.barrier()
     assert not webgpu_backend.fallbacks()
     dist.destroy_process_group()

@@ -22,7 +22,7 @@ def test_two_processes():
         [*command, "-m", "tests.models._ranks"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path, "WEBGPU_FALLBACK": "error", "OMP_NUM_THREADS": "1"},
     )

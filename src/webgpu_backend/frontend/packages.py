@@ -4,6 +4,7 @@ import functools
 import importlib.abc
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable
 
@@ -61,6 +62,20 @@ def _accelerate_state(module) -> None:
         return torch.device(T.NAME) if device.type == "cpu" and _chosen() else device
 
     module.PartialState.default_device = property(default_device, doc=original.__doc__)
+    prepare = module.PartialState._prepare_backend
+
+    @functools.wraps(prepare)
+    def _prepare_backend(self, cpu=False, *args, **kwargs):
+        """Several processes, which accelerate knows for its own devices: gloo's kind, with the tensors on ours."""
+        backend, kind = prepare(self, cpu, *args, **kwargs)
+        several = int(os.environ.get("LOCAL_RANK", -1)) != -1
+        named = is_ours(self.device) if self.device is not None else several and _chosen()
+        if kind == module.DistributedType.NO and several and not cpu and named:
+            self.device = torch.device(T.NAME)
+            return "gloo", module.DistributedType.MULTI_CPU
+        return backend, kind
+
+    module.PartialState._prepare_backend = _prepare_backend
 
 
 def _accelerate_memory(module) -> None:

@@ -19,7 +19,8 @@ class _Joined(torch.autograd.Function):
     @staticmethod
     def forward(ctx, watch, count, *tensors):
         ctx.watch, ctx.count = watch, len(tensors)
-        return tuple([t.view_as(t) for t in tensors[:count]])
+        ctx.set_materialize_grads(False)
+        return tuple([t.clone() for t in tensors[:count]])  # a view could not be changed in place
 
     @staticmethod
     def backward(ctx, *grads):
