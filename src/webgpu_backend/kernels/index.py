@@ -129,6 +129,8 @@ def _program(item: int, rank: int, sizes: tuple[int, ...], vector: bool, windowe
         caps,
         fields=fields,
         bindings=bindings,
+        guarded=True,
+        private=[],
         address=address,
         main=main,
         workgroup=WORKGROUP[caps.kind],

@@ -110,11 +110,16 @@ def _program(item: int, rules: str, keep: str, vector: bool, caps: Caps) -> Prog
             main.append(f"if (inside) {{ v{lane} = {elements.read(dtype, 'b_src', f'at{lane}', bare)}; }}")
     main += elements.write4(dtype, "b_out", "g", lanes, bare)
     text = render(
-        "move.wgsl",
+        "index.wgsl",
         caps,
         fields=fields,
-        source=elements.array_type(dtype, "v" if vector else "e", bare),
-        out=elements.array_type(dtype, "v", bare),
+        bindings=[
+            ("b_src", "read", elements.array_type(dtype, "v" if vector else "e", bare)),
+            ("b_out", "read_write", elements.array_type(dtype, "v", bare)),
+        ],
+        guarded=False,
+        # distance: columns to the right of the diagonal.
+        private=["var<private> inside: bool = true;", "var<private> distance: i32 = 0;"],
         address=lines,
         main=main,
         workgroup=WORKGROUP[caps.kind],

@@ -6,9 +6,14 @@ struct P {
 {% for name, access, type in bindings %}
 @group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
 {% endfor %}
+{% if guarded %}
 @group(0) @binding({{ bindings | length }}) var<storage, read_write> faults: array<atomic<u32>>;
 
 {% include "faults.wgsl" %}
+{% endif %}
+{% for line in private %}
+{{ line }}
+{% endfor %}
 
 fn address(element: u32) -> u32 {
     var r = element;
