@@ -347,3 +347,17 @@ def test_float64():
         agree(getattr(torch, name), a[:, None], a[None], tolerance=1e-12)
     agree(lambda x: x.to(torch.int64), a[5:])
     agree(lambda x, y: torch.float_power(x, y), numbers(9).abs(), numbers(9), tolerance=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gelu_of_halves_is_within_a_unit(dtype):
+    """Of the last place of the exact result; below 1e-5 the absolute error counts."""
+    x = torch.linspace(-8, 8, 40001).to(dtype)
+    exact = F.gelu(x.double()).to(dtype)
+    ours = F.gelu(x.to("webgpu")).cpu()
+    large = exact.abs() > 1e-5
+    assert (ours.view(torch.int16).int() - exact.view(torch.int16).int()).abs()[large].max() <= 1
+    assert (ours.double() - exact.double()).abs()[~large].max() < 1e-5
+    slope = torch.ops.aten.gelu_backward(torch.ones_like(x).to("webgpu"), x.to("webgpu")).cpu().double()
+    expected = torch.ops.aten.gelu_backward(torch.ones_like(x).double(), x.double())
+    assert (slope - expected).abs().max() < torch.finfo(dtype).eps

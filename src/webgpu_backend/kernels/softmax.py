@@ -68,7 +68,7 @@ def _walk(m: int, k: int, count: int, caps: Caps) -> Walk | None:
     units = 1 << (-(-groups // along) - 1).bit_length()  # powers of two: few programs, whatever the lengths
     if units <= UNITS * (2 if count == 1 else 1):
         return Walk(along, max(1, THREADS // along), units)
-    return Walk(min(most, 512), 1, 0) if m >= 64 else None
+    return Walk(most, 1, 0) if m >= 64 else None
 
 
 @cache

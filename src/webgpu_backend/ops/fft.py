@@ -126,10 +126,11 @@ def fft_r2c(self, dim, normalization, onesided):
     last = dims[-1]
     half = shape[last] // 2 + 1
     scale = _scale(normalization, numel([shape[d] for d in dims]))
-    if self.numel() and self.dtype is torch.float32 and onesided:
+    if self.numel() and self.dtype is torch.float32:
         sizes = blocks_of(shape, last)
-        halved = [half if d == last else s for d, s in enumerate(shape)]
-        out = _local(self.resolve_neg().contiguous(), sizes, halved, "real", "half", True, scale)
+        made = [half if onesided and d == last else s for d, s in enumerate(shape)]
+        store = "half" if onesided else "complex"
+        out = _local(self.resolve_neg().contiguous(), sizes, made, "real", store, True, scale)
         if out is not None:
             return _over(out, dims[:-1], True, 1.0)
     x = _complex(self)
