@@ -178,6 +178,61 @@ def indexing(w: Workloads, scale: int) -> None:
         return lambda: a.scatter_add(0, i, s)
 
 
+def rows(w: Workloads, scale: int) -> None:
+    """Short rows, the rows of a vocabulary (no whole groups of four), one long row, transforms, an optimizer."""
+    count = 65536 // scale
+    for dtype in (torch.float32, torch.float16):
+
+        @w.add(f"softmax {count}x1024 {short(dtype)}", "reduce", bytes=2 * dtype.itemsize * count * 1024, target=1.2)
+        def softmax(device, dtype=dtype):
+            a = rand(device, count, 1024, dtype=dtype)
+            return lambda: a.softmax(1)
+
+    tokens = 1024 // scale
+
+    @w.add(f"log_softmax {tokens}x50257", "reduce", bytes=8 * tokens * 50257, target=1.2)
+    def log_softmax(device):
+        a = rand(device, tokens, 50257)
+        return lambda: a.log_softmax(1)
+
+    @w.add(f"log_softmax backward {tokens}x50257", "reduce", bytes=12 * tokens * 50257, target=1.2)
+    def log_softmax_backward(device):
+        a, g = rand(device, tokens, 50257).log_softmax(1), rand(device, tokens, 50257, seed=1)
+        return lambda: torch.ops.aten._log_softmax_backward_data(g, a, 1, torch.float32)
+
+    n = 64 * M // scale
+
+    @w.add(f"cumsum {n // M}M", "reduce", bytes=8 * n, target=1.5)
+    def cumsum(device):
+        a = rand(device, n)
+        return lambda: a.cumsum(0)
+
+    side = 4096 // scale
+
+    @w.add(f"fft {side}x4096", "reduce", bytes=16 * side * 4096)
+    def fft(device):
+        a = torch.complex(rand(device, side, 4096), rand(device, side, 4096, seed=1))
+        return lambda: torch.fft.fft(a)
+
+    blocks = 12 // min(scale, 12)
+    shapes = [(50257 // scale, 768), (1024 // scale, 768)]
+    shapes += blocks * [(768, 2304), (2304,), (768, 768), (768,), (768, 3072), (3072,), (3072, 768), *5 * [(768,)]]
+    total = sum(torch.Size(shape).numel() for shape in shapes)
+
+    @w.add(f"fused AdamW {len(shapes)} tensors {total // M}M", "reduce", bytes=28 * total, target=1.5)
+    def adamw(device):
+        parameters = [rand(device, *shape) for shape in shapes]
+        for parameter in parameters:
+            parameter.grad = parameter.clone()
+        optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+
+        def f():
+            optimizer.step()
+            return parameters[-1]
+
+        return f
+
+
 def host(w: Workloads, scale: int) -> None:
     @w.add("100 chained tiny adds, per op", "host", calls=100, target=2)
     def chain(device):
@@ -224,6 +279,6 @@ def all_workloads(scale: int) -> list[Workload]:
     from . import layers
 
     found = Workloads()
-    for family in (host, pointwise, reductions, indexing, layers.products, layers.convolutions, layers.attention):
+    for family in (host, pointwise, reductions, rows, indexing, layers.products, layers.convolutions, layers.attention):
         family(found, scale)
     return list(found)
