@@ -262,13 +262,13 @@ def measure(f, device: str, seconds: float) -> tuple[float, float]:
 
 def prepare(name: str, setting: Setting) -> tuple[Callable, Result]:
     """Builds a model and runs it once, which loads libraries and compiles."""
-    if setting.device != "cpu":
-        torch.get_device_module(setting.device).reset_peak_memory_stats()
     result = Result(name, setting.device, "")
     torch.manual_seed(0)
     start = time.perf_counter()
     f, result.source = MODELS[name](setting)
     built = time.perf_counter()
+    if setting.device != "cpu":
+        torch.get_device_module(setting.device).reset_peak_memory_stats()
     torch.manual_seed(0)
     result.value = float(f())
     result.build_s, result.first_s = built - start, time.perf_counter() - built
