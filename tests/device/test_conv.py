@@ -19,6 +19,7 @@ CASES = {
     "1d_strided": (F.conv1d, (2, 4, 12), (6, 4, 4), {"stride": 2, "padding": 3, "dilation": 2}),
     "2d": (F.conv2d, (2, 3, 9, 10), (5, 3, 3, 3), {"padding": 1}),
     "2d_same": (F.conv2d, (2, 3, 9, 10), (5, 3, 3, 4), {"padding": "same"}),
+    "2d_valid": (F.conv2d, (2, 3, 9, 10), (5, 3, 3, 4), {"padding": "valid", "stride": 2}),
     "2d_pointwise": (F.conv2d, (3, 8, 6, 6), (12, 8, 1, 1), {}),
     "2d_pointwise_strided": (F.conv2d, (3, 8, 7, 6), (12, 8, 1, 1), {"stride": 2}),
     "2d_strided": (F.conv2d, (2, 4, 11, 9), (18, 4, 3, 2), {"stride": (2, 3), "padding": (1, 0), "dilation": (1, 2)}),

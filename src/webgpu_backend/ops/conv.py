@@ -356,8 +356,10 @@ def convolution_backward(
             "Expected input and grad_output to have the same number of dimensions, but got: "
             f"{input.dim()} and {grad_output.dim()}"
         )
-    rest = (stride, padding, dilation, transposed, output_padding, groups, output_mask)
-    return gradients(grad_output, input, weight, *rest)
+    # One number stands for every dimension, as where the padding was given by name.
+    spatial = input.dim() - 2
+    each = [list(x) * (spatial if len(x) == 1 else 1) for x in (stride, padding, dilation, output_padding)]
+    return gradients(grad_output, input, weight, *each[:3], transposed, each[3], groups, output_mask)
 
 
 @custom("convolution_backward_overrideable")
