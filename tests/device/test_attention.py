@@ -21,6 +21,7 @@ def path(request, monkeypatch):
     """Few scores are composed of products on a software adapter; the fused kernels must be right there as well."""
     for mode in kernels.TILES:  # the smallest tile: software drivers take seconds over the text of the largest
         monkeypatch.setitem(kernels.TILES, mode, kernels.TILES[mode][-1:])
+    monkeypatch.setattr(kernels, "SOFTWARE", kernels.TILES["keys"][-1])
     attention.forget()
     limit = 0 if request.param == "fused" else 1 << 40
     monkeypatch.setattr(attention, "SMALL_SCORES", {"gpu": limit, "cpu": limit})
@@ -89,6 +90,7 @@ def test_odd_heads_take_the_composite():
 
 def test_few_queries_divide_the_keys(path, monkeypatch):
     monkeypatch.setattr(kernels, "ENOUGH", {"gpu": 64, "cpu": 64})
+    monkeypatch.setattr(kernels, "SPLIT_KEYS", 64)
     check((2, 4, 1, 16), (2, 2, 300, 16), enable_gqa=True, grad=False)
     check((1, 4, 3, 16), (1, 2, 300, 16), enable_gqa=True, mask=torch.rand(1, 4, 3, 300) > 0.4)
     check((1, 4, 3, 16), (1, 2, 300, 16), enable_gqa=True, is_causal=True, grad=False)
@@ -216,9 +218,11 @@ def test_double_backward(path):
     torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-4)
 
 
-def test_tiles_of_big_gpus(monkeypatch):
-    found = replace(caps(), kind="gpu")
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+def test_largest_tiles(kind, monkeypatch):
+    found = replace(caps(), kind=kind)
     monkeypatch.setattr(attention, "caps", lambda: found)
+    monkeypatch.setattr(attention, "SMALL_SCORES", {"gpu": 0, "cpu": 0})
     attention.forget()
     check((1, 2, 70, 16), (1, 2, 90, 16), mask=torch.randn(70, 90))
     attention.forget()

@@ -47,12 +47,13 @@ TILES = {
     "keys": (Tile(64, 32, 4, 4, 32), Tile(32, 32, 4, 4, 32)),
     "dropped": (Tile(32, 32, 4, 4, 32),),
 }
+SOFTWARE = Tile(32, 32, 8, 4, 64)  # comes first on a software adapter, which likes few loads
 MAX_HEAD = 256
 # Rows (of all the heads that share keys) up to which the `few` tile is taken.
 FEW = 32
 # Workgroups from which a GPU is full: below, the keys of the forward pass are divided.
 ENOUGH = {"gpu": 264, "cpu": 0}
-SPLIT_KEYS = 128  # least keys of a part
+SPLIT_KEYS = 256  # least keys of a part
 
 
 class Strides(NamedTuple):
@@ -106,7 +107,8 @@ class Plan(NamedTuple):
 
 
 def tile_of(mode: str, caps: Caps) -> Tile:
-    for tile in TILES[mode]:
+    software = caps.kind == "cpu" and mode in ("forward", "queries", "keys")
+    for tile in (SOFTWARE, *TILES[mode]) if software else TILES[mode]:
         if tile.fits(caps):
             return tile
     raise ValueError(f"no attention tile fits {caps.workgroup_bytes} bytes of workgroup memory")
