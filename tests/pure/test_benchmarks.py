@@ -83,3 +83,14 @@ def test_peers_are_compared_with_ours():
     text = table(rows, ["us", "them", "other"])
     assert "| add | 2.00 | 5.00 (2.5x) | none |" in text
     assert "4.00 (4x)" in table(rows, ["us", "them", "other"], "least")
+
+
+def test_a_plot_needs_matplotlib_and_two_devices(monkeypatch, tmp_path):
+    rows = [report.finish(row(), ["cuda", "webgpu"], {})]
+    alone = [report.finish(row(), ["webgpu"], {})]
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "pip install matplotlib" in report.plot(rows, ["cuda", "webgpu"], str(tmp_path / "a.png"))
+    monkeypatch.undo()
+    assert "two devices" in report.plot(alone, ["webgpu"], str(tmp_path / "b.png"))
+    assert str(tmp_path / "c.png") in report.plot(rows, ["cuda", "webgpu"], str(tmp_path / "c.png"))
+    assert (tmp_path / "c.png").stat().st_size > 1000
