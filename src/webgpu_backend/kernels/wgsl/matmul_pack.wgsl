@@ -25,6 +25,25 @@ fn shrink(x: f32, scale: f32) -> f32 {
     return select(y, select(-5.9604645e-8, 5.9604645e-8, x > 0.0), abs(y) < 5.9604645e-8 && abs(x) > 0.0);
 }
 
+// Four elements from (row, k), along {{ "k" if along_k else "the rows" }}; zero past the end of k.
+fn fetch(start: u32, row: u32, k: u32) -> vec4<f32> {
+{% if order == "k" %}
+    let at = start + min(row, p.rows - 1u) * p.x_r + min(k, p.k - 4u) / 4u;
+    return select(vec4<f32>(), {{ read4("at") }}, k < p.k);
+{% elif order == "r" %}
+    let at = start + min(k, p.k - 1u) * p.x_k + min(row, p.rows - 4u) / 4u;
+    return select(vec4<f32>(), {{ read4("at") }}, k < p.k);
+{% else %}
+    var v = vec4<f32>();
+{% for c in range(4) %}
+{% set r, q = ("row", "k + %du" % c) if along_k else ("row + %du" % c, "k") %}
+    let at{{ c }} = start + min({{ r }}, p.rows - 1u) * p.x_r + min({{ q }}, p.k - 1u) * p.x_k;
+    v[{{ c }}] = select(0.0, {{ read("at%d" % c) }}, {{ q }} < p.k);
+{% endfor %}
+    return v;
+{% endif %}
+}
+
 @compute @workgroup_size({{ threads }})
 fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
     let group = wid.x + wid.y * nwg.x;
@@ -42,43 +61,26 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     let rt = (lid % 8u) * 4u;
     let kt = lid / 8u;
 {% endif %}
-{# The four elements of load l: along k of row rt + 16 l, or along the rows at k 2 kt + l. #}
-{% macro fetch(l) %}
-{% if along_k %}
-        let row{{ l }} = first + rt + {{ 16 * l }}u;
-        let base{{ l }} = start + min(row{{ l }}, p.rows - 1u) * p.x_r;
-{% if order == "k" %}
-        let v{{ l }} = select(vec4<f32>(), {{ read4("base%d + min(k0 + kt, p.k - 4u) / 4u" % l) }}, k0 + kt < p.k);
-{% else %}
-        var v{{ l }} = vec4<f32>();
-{% for c in range(4) %}
-        let at{{ l }}_{{ c }} = base{{ l }} + min(k0 + kt + {{ c }}u, p.k - 1u) * p.x_k;
-        v{{ l }}[{{ c }}] = select(0.0, {{ read("at%d_%d" % (l, c)) }}, k0 + kt + {{ c }}u < p.k);
-{% endfor %}
-{% endif %}
-{% else %}
-        let at_k{{ l }} = k0 + 2u * kt + {{ l }}u;
-        let base{{ l }} = start + min(at_k{{ l }}, p.k - 1u) * p.x_k;
-{% if order == "r" %}
-        let v{{ l }} = select(vec4<f32>(), {{ read4("base%d + min(first + rt, p.rows - 4u) / 4u" % l) }}, at_k{{ l }} < p.k);
-{% else %}
-        var v{{ l }} = vec4<f32>();
-{% for c in range(4) %}
-        let at{{ l }}_{{ c }} = base{{ l }} + min(first + rt + {{ c }}u, p.rows - 1u) * p.x_r;
-        v{{ l }}[{{ c }}] = select(0.0, {{ read("at%d_%d" % (l, c)) }}, at_k{{ l }} < p.k);
-{% endfor %}
-{% endif %}
-{% endif %}
-{% endmacro %}
+{# The two loads of a thread in a step: rows rt and rt + 16 at four of k from kt, or four rows from rt at k 2 kt and 2 kt + 1. #}
+{% macro load(l, k0) %}
+fetch(start, first + rt{{ " + %du" % (16 * l) if along_k }}, {{ k0 }} + {{ "kt" if along_k else "2u * kt + %du" % l }})
+{%- endmacro %}
 {% set count = 2 if along_k else 4 %}
 {% for i in range(count) %}
     var m{{ i }} = 0.0;
 {% endfor %}
-    for (var k0 = 0u; k0 < p.k; k0 += {{ step }}u) {
+    // Eight loads under way at once.
+    for (var k0 = 0u; k0 < p.k; k0 += {{ 4 * step }}u) {
+{% for u in range(4) %}
 {% for l in range(2) %}
-{{ fetch(l) }}
+        let v{{ u }}_{{ l }} = {{ load(l, "k0 + %du" % (u * step)) }};
+{% endfor %}
+{% endfor %}
+{% for u in range(4) %}
+{% for l in range(2) %}
 {% for c in range(4) %}
-        m{{ l if along_k else c }} = max(m{{ l if along_k else c }}, magnitude(v{{ l }}[{{ c }}]));
+        m{{ l if along_k else c }} = max(m{{ l if along_k else c }}, magnitude(v{{ u }}_{{ l }}[{{ c }}]));
+{% endfor %}
 {% endfor %}
 {% endfor %}
     }
@@ -129,31 +131,29 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     let s{{ c }} = scales[rt + {{ c }}u];
 {% endfor %}
 {% endif %}
+{% for l in range(2) %}
+    var v{{ l }} = {{ load(l, "0u") }};
+{% endfor %}
     for (var k0 = 0u; k0 < p.depth; k0 += {{ step }}u) {
 {% for l in range(2) %}
-{{ fetch(l) }}
+{% for c in range(4) %}
 {% if along_k %}
-        let live{{ l }} = row{{ l }} < p.rows;
-{% for c in range(4) %}
-        turned[(kt + {{ c }}u) * {{ rows + 1 }}u + rt + {{ 16 * l }}u] = select(0.0, shrink(v{{ l }}[{{ c }}], s{{ l }}), live{{ l }});
-{% endfor %}
+        turned[(kt + {{ c }}u) * {{ rows + 1 }}u + rt + {{ 16 * l }}u] = select(0.0, shrink(v{{ l }}[{{ c }}], s{{ l }}), first + rt + {{ 16 * l }}u < p.rows);
 {% else %}
-{% for c in range(4) %}
         let y{{ l }}_{{ c }} = select(0.0, shrink(v{{ l }}[{{ c }}], s{{ c }}), first + rt + {{ c }}u < p.rows);
-{% endfor %}
 {% endif %}
+{% endfor %}
 {% endfor %}
 {% if along_k %}
         workgroupBarrier();
+{% endif %}
+        // The next ones are under way while these are written.
 {% for l in range(2) %}
-{% if not pairs %}
-        {
-            let k = lid / 8u + {{ 32 * l }}u;
-            let r = (lid % 8u) * 4u;
-            let e = k * {{ rows + 1 }}u + r;
-            out[to + (k0 + k) * p.wide + (first + r) / 4u] = vec4<f16>(vec4<f32>(turned[e], turned[e + 1u], turned[e + 2u], turned[e + 3u]));
-        }
-{% else %}
+        v{{ l }} = {{ load(l, "k0 + %du" % step) }};
+{% endfor %}
+{% if along_k %}
+{% for l in range(2) %}
+{% if pairs %}
         {
             let k = (lid / 16u + {{ 16 * l }}u) * 2u;
             let r = (lid % 16u) * 2u;
@@ -161,17 +161,24 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
             let at = to + (k0 + k) * p.wide + (first + r) / 2u;
             out[at] = vec4<f16>(vec4<f32>(turned[e], turned[e + {{ rows + 1 }}u], turned[e + 1u], turned[e + {{ rows + 2 }}u]));
         }
+{% else %}
+        {
+            let k = lid / 8u + {{ 32 * l }}u;
+            let r = (lid % 8u) * 4u;
+            let e = k * {{ rows + 1 }}u + r;
+            out[to + (k0 + k) * p.wide + (first + r) / 4u] = vec4<f16>(vec4<f32>(turned[e], turned[e + 1u], turned[e + 2u], turned[e + 3u]));
+        }
 {% endif %}
 {% endfor %}
         workgroupBarrier();
-{% elif not pairs %}
-{% for l in range(2) %}
-        out[to + at_k{{ l }} * p.wide + (first + rt) / 4u] = vec4<f16>(vec4<f32>(y{{ l }}_0, y{{ l }}_1, y{{ l }}_2, y{{ l }}_3));
-{% endfor %}
-{% else %}
+{% elif pairs %}
         let at = to + (k0 + 2u * kt) * p.wide + (first + rt) / 2u;
         out[at] = vec4<f16>(vec4<f32>(y0_0, y1_0, y0_1, y1_1));
         out[at + 1u] = vec4<f16>(vec4<f32>(y0_2, y1_2, y0_3, y1_3));
+{% else %}
+{% for l in range(2) %}
+        out[to + (k0 + 2u * kt + {{ l }}u) * p.wide + (first + rt) / 4u] = vec4<f16>(vec4<f32>(y{{ l }}_0, y{{ l }}_1, y{{ l }}_2, y{{ l }}_3));
+{% endfor %}
 {% endif %}
     }
 }
