@@ -55,6 +55,7 @@ CASES = {
 def big_gpu(monkeypatch):
     found = replace(caps(), kind="gpu")
     monkeypatch.setattr(winograd, "FEWEST", 1)
+    monkeypatch.setattr(winograd, "TILES", 1)
     for module in (ops, conv, conv_tables, winograd):
         monkeypatch.setattr(module, "caps", lambda: found)
     monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))

@@ -11,7 +11,8 @@ from . import conv_tables as tables
 
 CHANNELS = 32  # the least for which the transforms are worth their time
 MOST = 1 << 26  # elements of a transformed image: beyond, memory is worth more
-FEWEST = 1 << 20  # multiplications of the sixteen products
+FEWEST = 1 << 20  # multiplications of each of the sixteen products
+TILES = 128  # fewer would spend more on the weights' transform than they save
 
 
 def served(g, dtype: torch.dtype) -> bool:
@@ -23,7 +24,8 @@ def served(g, dtype: torch.dtype) -> bool:
         return False
     tiles, (fewest, most) = Tiles(g.batch, g.y_sizes).count, sorted((g.x_channels, g.y_channels))
     size = 16 * most * max(tiles, fewest)
-    return fewest >= CHANNELS and most * fewest * tiles >= FEWEST and size <= MOST and tables.bindable(size)
+    enough = tiles >= TILES and most * fewest * tiles >= FEWEST
+    return fewest >= CHANNELS and enough and size <= MOST and tables.bindable(size)
 
 
 class Tiles:
