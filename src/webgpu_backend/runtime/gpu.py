@@ -72,7 +72,6 @@ def _after_fork() -> None:
         # The parent's objects stay referenced: releasing them in the child would call into the driver.
         _keep.append(_gpu)
         _gpu.queue.lock = RLock()
-        _gpu.queue._submitter.forget()
         _gpu.queue.dead = _gpu.pool.dead = _FORKED
         _gpu = None
 

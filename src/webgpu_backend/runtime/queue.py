@@ -11,7 +11,6 @@ from .clock import Clock
 from .errors import BindingTooLarge, DeviceError, DeviceLost
 from .native import NULL, checked, classify, error_handler, ffi, lib
 from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
-from .submitter import Submitter
 
 # The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.
 FIRST_BATCH = 16
@@ -74,8 +73,6 @@ class Queue:
         self._staging: dict[int, object] = {}
         self._faults: faults.Faults | None = None
         self._transfer = transfer.Transfer(self)
-        self._submitter = Submitter(self._submit)
-        self.hands_over = caps.kind == "gpu"
         pool.on_release = self._forget
 
     # -- dispatches
@@ -112,7 +109,7 @@ class Queue:
                     self._end_pass()  # a pass of its own for each dispatch that is timed
             self.count = count = self.count + 1
             if count >= self.limit:
-                self._full()
+                self.flush()
 
     def _prepare(self, program: Program, buffers: tuple):
         """What record looks up: compiles and binds what is new."""
@@ -229,16 +226,8 @@ class Queue:
     def flush(self) -> None:
         """Submits what is recorded. A batch that fails validation is dropped whole, and raises."""
         with self.lock:
-            self._submitter.wait()
             if self.encoder is not None:
                 self._submit(*self._close())
-
-    def _full(self) -> None:
-        """Submits the batch and goes on without waiting for that, where nothing depends on when it happens."""
-        if not self.hands_over or self._ring_used or self._arena_used or self.clock is not None:
-            self.flush()
-        else:
-            self._submitter.hand(*self._close())
 
     def _close(self) -> tuple:
         """Ends the open batch: its encoder, and its dispatches."""
@@ -256,7 +245,6 @@ class Queue:
         return encoder, batch
 
     def _submit(self, encoder, batch: int) -> None:
-        """Called by one thread at a time: the submitter's, or one that has waited for it."""
         error_handler.capture("batch")
         command = lib.wgpuCommandEncoderFinish(encoder, NULL)
         lib.wgpuCommandEncoderRelease(encoder)
@@ -302,7 +290,6 @@ class Queue:
             if self.dead:
                 raise DeviceLost(self.dead)
             self.bytes_uploaded += nbytes
-            self._submitter.wait()  # a write runs before what is not submitted yet
             if self.encoder is not None and self._is_used(block):
                 if nbytes <= ARENA_BYTES - self._arena_used:
                     self._write_staged(block, offset, pointer, nbytes)
