@@ -1,5 +1,6 @@
 """The page of operators: overloads merged, dtypes by what a run found."""
 
+from benchmarks.coverage import strictly
 from benchmarks.optable import measured, merged, page
 
 
@@ -35,3 +36,11 @@ def test_later_runs_replace_entries():
     text = page([first, second], {"aten::mm": "native"})
     assert "| float32 | 1 | 1 | 1 | 1 |" in text and "| module_db: nn modules | 1 | 1 | 1 | 1 |" in text
     assert "| mm | native | f32 |  |" in text and "Nothing." in text
+
+
+def test_what_is_right_by_a_reading_is_not_strictly_right():
+    tied = {**_row("topk", "float32"), "readings": ["ties"]}
+    text = page([{"torch": "2.0", "adapter": "x", "results": [tied, _row("mm", "float32")]}], {"aten::mm": "native"})
+    assert "| float32 | 2 | 2 | 2 | 1 | 2 |" in text and "| topk | right by reading only: ties | f32 |" in text
+    assert strictly(tied)["status"] == "wrong" and "ties" in strictly(tied)["detail"]
+    assert strictly(_row("mm", "float32"))["status"] == "right"
