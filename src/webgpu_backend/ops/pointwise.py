@@ -284,20 +284,17 @@ def clamp(self, min=None, max=None):
     return _CLAMP, (self, min, max), ()
 
 
-# torch 2.11 takes ldexp to a CPU kernel whatever the device. Made of differentiable calls, above autograd.
-@custom("ldexp.Tensor", key="AutogradPrivateUse1")
+# torch 2.11 takes ldexp to a CPU kernel whatever the device.
 @custom("ldexp.Tensor")
 def ldexp(self, other):
     return torch.mul(self, torch.pow(2.0, other))
 
 
-@custom("ldexp.out", key="AutogradPrivateUse1")
 @custom("ldexp.out")
 def ldexp_out(self, other, *, out):
     return torch.mul(self, torch.pow(2.0, other), out=out)
 
 
-@custom("ldexp_", key="AutogradPrivateUse1")
 @custom("ldexp_")
 def ldexp_(self, other):
     return self.mul_(torch.pow(2.0, other))
