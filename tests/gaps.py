@@ -16,8 +16,6 @@ FALLBACK: dict[str, tuple] = {
     "nn.functional.l1_loss": (_NO_COMPLEX128, torch.complex64),
 }
 WRONG: dict[str, tuple] = {
-    "grid_sampler_2d": ("the CPU rounds the grid's gradient to 16 bits at every step", torch.bfloat16),
-    "grid_sampler_3d": ("as grid_sampler_2d", torch.float16, torch.bfloat16),
     "nn.functional.normalize": ("the CPU rounds the norm's gradient to 16 bits at every step", torch.bfloat16),
     "renorm": ("the CPU's gradient for p=inf is NaN: it compares float32 with float64 norms", torch.complex64),
 }

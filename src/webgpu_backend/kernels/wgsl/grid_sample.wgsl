@@ -50,19 +50,21 @@ fn whole(u: f32) -> i32 {
 }
 
 // Of one dimension: the first element read, and how far the point lies beyond the element it is measured from.
-struct Tap { base: i32, t: f32 }
+// `rest` is how far the next element is; rounded for itself, as torch does in three dimensions.
+struct Tap { base: i32, t: f32, rest: f32 }
 
 fn tap(c: f32, size: u32) -> Tap {
 {% if mode == "cubic" %}
     let u = spread(c, size);
     let low = floor(u);
-    return Tap(whole(low) - 1, u - low);
+    return Tap(whole(low) - 1, u - low, 0.0);
 {% elif mode == "linear" %}
     let u = padded(spread(c, size), size);
     let low = floor(u);
-    return Tap(whole(low), u - low);
+    let t = rounded(u - low);
+    return Tap(whole(low), t, rounded({{ "1.0 - t" if dims == 2 else "low + 1.0 - u" }}));
 {% else %}
-    return Tap(whole(round(padded(spread(c, size), size))), 0.0);
+    return Tap(whole(round(padded(spread(c, size), size))), 0.0, 0.0);
 {% endif %}
 }
 
@@ -187,6 +189,47 @@ fn at(i: u32) -> {{ result }} {
     let to = batch * p.channels * points + point % points;
 {{ place_of() }}
     var sum = 0.0;
+{% if rounding != "x" and mode == "linear" %}
+{# As torch rounds: at every operation, channel by channel. #}
+{% for d, size, c in axes %}
+    let w{{ d }} = vec2<f32>(t{{ d }}.rest, t{{ d }}.t);
+    let i{{ d }} = vec2<i32>(element(t{{ d }}, 0, p.{{ size }}), element(t{{ d }}, 1, p.{{ size }}));
+{% endfor %}
+    for (var c = 0u; c < p.channels; c++) {
+        let plane = batch * p.sn + c * p.sc;
+        let o = to + c * points;
+        let dy = {{ dy("o", "f32") }};
+{% if dims == 2 %}
+{% for ky in range(2) %}
+{% for kx in range(2) %}
+        var v{{ ky }}{{ kx }} = 0.0;
+        if (iy[{{ ky }}] >= 0 && ix[{{ kx }}] >= 0) {
+            let j = plane + u32(iy[{{ ky }}]) * p.sy + u32(ix[{{ kx }}]) * p.sx;
+            v{{ ky }}{{ kx }} = {{ a("j", "f32") }};
+        }
+{% endfor %}
+{% endfor %}
+        let low = rounded(rounded(select(v10, v01, component == 0u) - v00) * select(wx[0], wy[0], component == 0u));
+        let high = rounded(rounded(v11 - select(v01, v10, component == 0u)) * select(wx[1], wy[1], component == 0u));
+        sum = rounded(sum + rounded(rounded(low + high) * dy));
+{% else %}
+        for (var k = 0; k < 8; k++) {
+            let kx = k % 2;
+            let ky = k / 2 % 2;
+            let kz = k / 4;
+            if (ix[kx] < 0 || iy[ky] < 0 || iz[kz] < 0) {
+                continue;
+            }
+            let j = plane + u32(iz[kz]) * p.sz + u32(iy[ky]) * p.sy + u32(ix[kx]) * p.sx;
+            let one = select(wx[kx], wy[ky], component == 0u);
+            let two = select(wz[kz], wy[ky], component == 2u);
+            let share = rounded(rounded(rounded({{ a("j", "f32") }} * one) * two) * dy);
+            let ahead = select(select(kz, ky, component == 1u), kx, component == 0u) == 1;
+            sum = rounded(sum + select(-share, share, ahead));
+        }
+{% endif %}
+    }
+{% else %}
 {{ walk() }}
         let w = {% for d, size, c in axes %}select(weight(k{{ d }}, t{{ d }}.t), slope(k{{ d }}, t{{ d }}.t), component == {{ c }}u){{ " * " if not loop.last }}{% endfor %};
         let base = batch * p.sn{% for d, size, c in axes %} + u32(e{{ d }}) * p.s{{ d }}{% endfor %};
@@ -200,6 +243,7 @@ fn at(i: u32) -> {{ result }} {
 {% for d in axes %}
     }
 {% endfor %}
+{% endif %}
     let own = g0 + component;
     let coordinate = {{ g("own", "f32") }};
 {% for d, size, c in axes %}
