@@ -22,6 +22,7 @@ class Tile(NamedTuple):
     tm: int  # rows and columns per thread
     tn: int
     slice: int  # elements of a head in workgroup memory at a time
+    unroll: int = 1  # steps of the inner loops written out, where heads are whole slices
     shuffle: bool = False  # rows are reduced between threads of a subgroup, not through memory
 
     def threads(self) -> int:
@@ -144,7 +145,8 @@ def plan(
     params = pack(f"<{len(words)}I2f", *words, scale, scale * LOG2E)
     wide = [-(-x // tile.slice) * (tile.slice // 4 * tile.tn // tile.cols) for x in (shape.e, shape.v)]
     found = mask.dtype if mask else None
-    program = _program(mode, dtype, found, causal, tile, *wide, packed, splits > 1, dropout, caps)
+    whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
+    program = _program(mode, dtype, found, causal, tile, *wide, whole, packed, splits > 1, dropout, caps)
     step = Step(program, params, spread(total, caps))
     if splits == 1:
         return Plan(step)
@@ -179,7 +181,7 @@ def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps):
 
 
 @cache
-def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, packed, split, dropout, caps) -> Program:
+def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, packed, split, dropout, caps) -> Program:
     fields, bindings = interface(mode, dtype, mask, caps)
     fields += DROPOUT if dropout else []
     vector = elements.array_type(dtype, "v", caps)
@@ -188,8 +190,8 @@ def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, packed, split, dro
     wgsl = render(
         "attention.wgsl", caps,
         fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal,
-        e_wide=e_wide, v_wide=v_wide, packed=packed, split=split, dropout=dropout,
-        mask=mask_kind(mask),
+        e_wide=e_wide, v_wide=v_wide, packed=packed, split=split, dropout=dropout, mask=mask_kind(mask),
+        whole=dict(zip(("p.e4", "p.v4"), whole)),
         read4=lambda x, at: _read4(dtype, f"{x}_in", at, caps),
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
@@ -197,7 +199,10 @@ def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, packed, split, dro
     flags = {"c": causal, "p": packed, "s": split, "d": dropout}
     tags = (mask.short if mask else "") + "".join(letter for letter, given in flags.items() if given)
     return Program(
-        f"attention_{mode}_{dtype.short}_{tags}{e_wide}x{v_wide}", wgsl, access_of(bindings), 4 * len(fields)
+        f"attention_{mode}_{dtype.short}_{tags}{e_wide}x{v_wide}{'' if all(whole) else 'u'}",
+        wgsl,
+        access_of(bindings),
+        4 * len(fields),
     )
 
 

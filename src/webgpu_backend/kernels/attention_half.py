@@ -69,7 +69,8 @@ def plan(
     words += [*where, *(mask[1:] if mask else ())]
     limit = min(LARGEST / abs(scale), 32768.0) if scale else 32768.0
     params = pack(f"<{len(words)}I3f", *words, scale, scale * LOG2E, limit * limit)
-    program = _program(mode, dtype, mask.dtype if mask else None, causal, tile, *_slices(tile, shape), caps)
+    whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
+    program = _program(mode, dtype, mask.dtype if mask else None, causal, tile, *_slices(tile, shape), whole, caps)
 
     k_blocks, q_blocks = -(-shape.s // 64), -(-shape.l // 64)
     k_total = k_blocks * shape.batch * shape.shared
@@ -81,7 +82,7 @@ def plan(
 
 
 @cache
-def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, caps) -> Program:
+def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, caps) -> Program:
     """Bindings as the other attention kernels', with the bounds before the rows' statistics."""
     fields, bindings = interface(mode, dtype, mask, caps)
     fields.append("limit: f32")
@@ -99,11 +100,12 @@ def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, caps) -> Progr
     wgsl = render(
         "attention_half.wgsl" if mode == "forward" else "attention_half_backward.wgsl", caps,
         fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal, packed=False,
-        dropout=False, wide=wide, e_slices=e_slices, v_slices=v_slices, mask=mask_kind(mask), narrow4=narrow4,
+        dropout=False, wide=wide, whole=dict(zip(("p.e4", "p.v4"), whole)),
+        e_slices=e_slices, v_slices=v_slices, mask=mask_kind(mask), narrow4=narrow4,
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
     )  # fmt: skip
-    tags = f"{mask.short if mask else ''}{'c' if causal else ''}{e_slices}x{v_slices}"
+    tags = f"{mask.short if mask else ''}{'c' if causal else ''}{e_slices}x{v_slices}{'' if all(whole) else 'u'}"
     return Program(f"attention_half_{mode}_{dtype.short}_{tags}", wgsl, access_of(bindings), 4 * len(fields))
 
 

@@ -27,13 +27,19 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
                 let row = id / {{ su }}u;
                 let e = id % {{ su }}u;
                 let at = {{ e0 }} + e;
+{% if whole[dim4] %}
+                let value = {{ read4(x, "%s + at" % start(x, "%s + row" % row0, limit)) }};
+{% set kept = "value" %}
+{% else %}
                 let value = {{ read4(x, "%s + min(at, %s - 1u)" % (start(x, "%s + row" % row0, limit), dim4)) }};
+{% set kept = "select(vec4<f32>(0.0), value, at < %s)" % dim4 %}
+{% endif %}
 {% if (l + 1) * threads > rows * su %}
                 if (row < {{ rows }}u) {
-                    {{ tile }}[row * {{ tile_row }}u + e] = select(vec4<f32>(0.0), value, at < {{ dim4 }});
+                    {{ tile }}[row * {{ tile_row }}u + e] = {{ kept }};
                 }
 {% else %}
-                {{ tile }}[row * {{ tile_row }}u + e] = select(vec4<f32>(0.0), value, at < {{ dim4 }});
+                {{ tile }}[row * {{ tile_row }}u + e] = {{ kept }};
 {% endif %}
             }
 {% endfor %}
@@ -51,7 +57,11 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
 {{ stage("y_tile", y, t.cols, y0, y_limit, "e0", dim4) }}
             workgroupBarrier();
             let units = min({{ su }}u, {{ dim4 }} - e0);
-            for (var c = 0u; c < units; c++) {
+{% set steps = t.unroll if whole[dim4] else 1 %}
+            {{ "" if steps == su else "for (var c0 = 0u; c0 < %s; c0 += %du) " % ("%du" % su if whole[dim4] else "units", steps) }}{
+{% for step in range(steps) %}
+            {
+                {{ "const c = %du" % step if steps == su else "let c = c0 + %du" % step }};
 {% for i in range(t.tm) %}
                 let a{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + c];
 {% endfor %}
@@ -62,6 +72,8 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
                 {{ acc }}{{ i }}_{{ j }} = fma(a{{ i }}.{{ e }}, b{{ j }}.{{ e }}, {{ acc }}{{ i }}_{{ j }});
 {% endfor %}
 {% endfor %}
+{% endfor %}
+            }
 {% endfor %}
             }
         }
@@ -84,7 +96,11 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
 {{ stage("y_tile", y, t.cols, y0, limit, "%du" % (part * su), dim4) }}
 {% endif %}
         workgroupBarrier();
-        for (var c = 0u; c < {{ TX }}u; c++) {
+{% set steps = [t.unroll, TX] | min %}
+        {{ "" if steps == TX else "for (var c0 = 0u; c0 < %du; c0 += %du) " % (TX, steps) }}{
+{% for step in range(steps) %}
+        {
+            {{ "const c = %du" % step if steps == TX else "let c = c0 + %du" % step }};
 {% for g in range(t.tn // 4) %}
 {% for i in range(t.tm) %}
             let w{{ g }}_{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + c * {{ t.tn // 4 }}u + {{ g }}u];
@@ -99,6 +115,8 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
             }
 {% endfor %}
 {% endfor %}
+{% endfor %}
+        }
 {% endfor %}
         }
 {% endfor %}

@@ -84,7 +84,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
             let units = min({{ su }}u, (p.e4 + 1u) / 2u - e0);
             // No product of these rows exceeds p.limit (Cauchy-Schwarz): f16 holds its parts within 2^-11 of that.
             if (q_bound.x * k_bound.x <= p.limit) {
-{{ half.dots("s") }}
+{{ half.dots("s", "p.e4") }}
             } else {
 {{ half.exact_dots("s") }}
             }

@@ -118,7 +118,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
             let units = min({{ su }}u, (p.e4 + 1u) / 2u - e0);
             // No product of these rows exceeds p.limit (Cauchy-Schwarz): f16 holds its parts within 2^-11 of that.
             if (x_bound.x * y_bound.x <= p.limit) {
-{{ half.dots("s") }}
+{{ half.dots("s", "p.e4") }}
             } else {
 {{ half.exact_dots("s") }}
             }
@@ -129,7 +129,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {{ half.stage("y_tile", y2, t.cols, "other", walked, "e0", "p.v4", "y2_scale") }}
             workgroupBarrier();
             let units = min({{ su }}u, (p.v4 + 1u) / 2u - e0);
-{{ half.dots("d") }}
+{{ half.dots("d", "p.v4") }}
         }
         let s_factor = p.factor / x1_scale / y1_scale;
         let d_factor = 1.0 / x2_scale / y2_scale;

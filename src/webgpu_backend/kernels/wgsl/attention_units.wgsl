@@ -21,11 +21,17 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * t
                 let e = id % {{ su }}u;
                 let at = ({{ e0 }} + e) * 2u;
                 let base = {{ x }}_at + min({{ row0 }} + row, {{ limit }} - 1u) * p.{{ x }}_r;
+{% if whole[dim4] %}
+                {{ "if (row < %du) " % rows if rows * su % threads }}{
+                    {{ to }}[row * {{ tile_row }}u + e] = mat2x4<f16>({{ narrow4(x, "base + at", factor) }}, {{ narrow4(x, "base + at + 1u", factor) }});
+                }
+{% else %}
                 let lo = {{ narrow4(x, "base + min(at, %s - 1u)" % dim4, factor) }};
                 let hi = {{ narrow4(x, "base + min(at + 1u, %s - 1u)" % dim4, factor) }};
                 {{ "if (row < %du) " % rows if rows * su % threads }}{
                     {{ to }}[row * {{ tile_row }}u + e] = mat2x4<f16>(select(vec4<f16>(), lo, at < {{ dim4 }}), select(vec4<f16>(), hi, at + 1u < {{ dim4 }}));
                 }
+{% endif %}
             }
 {% endfor %}
 {% endmacro %}
@@ -34,7 +40,7 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * t
 {% macro load_twins(x, row0, limit, part, dim4, factor) %}
 {% for l in range(twin_loads) %}
         let {{ x }}_id{{ part }}_{{ l }} = lid + {{ l * threads }}u;
-        let {{ x }}_el{{ part }}_{{ l }} = min({{ part * twin_row }}u + {{ x }}_id{{ part }}_{{ l }} % {{ twin_row }}u, {{ dim4 }} - 1u);
+        let {{ x }}_el{{ part }}_{{ l }} = {{ "" if whole[dim4] else "min" }}({{ part * twin_row }}u + {{ x }}_id{{ part }}_{{ l }} % {{ twin_row }}u{{ "" if whole[dim4] else ", %s - 1u" % dim4 }});
         let {{ x }}_twin{{ part }}_{{ l }} = {{ x }}_id{{ part }}_{{ l }} / {{ twin_row }}u;
         let {{ x }}_row{{ part }}_{{ l }} = {{ row0 }} + {{ x }}_twin{{ part }}_{{ l }} % {{ TX }}u + {{ x }}_twin{{ part }}_{{ l }} / {{ TX }}u * {{ 2 * TX }}u;
         let {{ x }}_a{{ part }}_{{ l }} = {{ narrow4(x, "%s_at + min(%s_row%d_%d, %s - 1u) * p.%s_r + %s_el%d_%d" % (x, x, part, l, limit, x, x, part, l), factor) }};
@@ -53,13 +59,17 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * t
 {% endfor %}
 {% endmacro %}
 {# acc{i}_{j} += products over the slice, summed in f16. #}
-{% macro dots(acc) %}
+{% macro dots(acc, dim4) %}
 {% for i in range(t.tm) %}
 {% for j in range(t.tn) %}
                 var h{{ i }}_{{ j }} = vec2<f16>();
 {% endfor %}
 {% endfor %}
-                for (var c = 0u; c < units; c++) {
+{% set steps = t.unroll if whole[dim4] else 1 %}
+                {{ "" if steps == su else "for (var c0 = 0u; c0 < %s; c0 += %du) " % ("%du" % su if whole[dim4] else "units", steps) }}{
+{% for step in range(steps) %}
+                {
+                    {{ "const c = %du" % step if steps == su else "let c = c0 + %du" % step }};
 {% for i in range(t.tm) %}
                     let a{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + c];
 {% endfor %}
@@ -70,6 +80,8 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * t
                     h{{ i }}_{{ j }} = fma({{ pair("a%d" % i, e) }}, {{ pair("b%d" % j, e) }}, h{{ i }}_{{ j }});
 {% endfor %}
 {% endfor %}
+{% endfor %}
+                }
 {% endfor %}
                 }
 {% for i in range(t.tm) %}
@@ -108,7 +120,11 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * t
             var a{{ i }}_{{ u }} = vec2<f16>();
 {% endfor %}
 {% endfor %}
-            for (var c = 0u; c < {{ TX }}u; c++) {
+{% set steps = [t.unroll, TX] | min %}
+            {{ "" if steps == TX else "for (var c0 = 0u; c0 < %du; c0 += %du) " % (TX, steps) }}{
+{% for step in range(steps) %}
+            {
+                {{ "const c = %du" % step if steps == TX else "let c = c0 + %du" % step }};
 {% for i in range(t.tm) %}
                 let w{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + c];
 {% endfor %}
@@ -123,6 +139,8 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * t
 {% endfor %}
                 }
 {% endfor %}
+{% endfor %}
+            }
 {% endfor %}
             }
 {% for i in range(t.tm) %}
