@@ -250,25 +250,8 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
     if short is None or outs or n_in > 2 or len(spec.outputs) != 1:
         return kernel
     if n_in == 1:
-        return kernel if inplace else _default_scalars1(hot.unary_of(short, kernel), kernel)
-    return _default_scalars2((hot.inplace_binary_of if inplace else hot.binary_of)(short, kernel), kernel)
-
-
-# torch leaves out arguments that are at their defaults: then there is nothing to sort.
-
-
-def _default_scalars1(unary, general):
-    def kernel(a, *args, **rest):
-        return general(a, *args, **rest) if args or rest else unary(a)
-
-    return kernel
-
-
-def _default_scalars2(binary, general):
-    def kernel(a, b, *args, **rest):
-        return general(a, b, *args, **rest) if args or rest else binary(a, b)
-
-    return kernel
+        return kernel if inplace else hot.unary_of(short, kernel)
+    return (hot.inplace_binary_of if inplace else hot.binary_of)(short, kernel)
 
 
 def _without_scalars(entry: Pointwise, defaults: dict) -> Elementwise | None:

@@ -29,10 +29,13 @@ def reset() -> None:
 
 
 def unary_of(run, refused=None):
-    """The function of one operand for `run`'s entry; `refused` gets what there is no kernel for."""
+    """The function of one operand for `run`'s entry; `refused` gets what there is no kernel for, and arguments that are
+    not at their defaults."""
     plans, make = run.plans, T.make
 
-    def unary(a):
+    def unary(a, *args, **rest):
+        if args or rest:
+            return refused(a, *args, **rest)
         x = T._blocks[a.data_ptr() >> 40]
         key = (a.dtype, a.shape, a.stride(), a.storage_offset())
         call = plans.get(key)
@@ -56,7 +59,8 @@ def unary_of(run, refused=None):
 
 
 def binary_of(run, refused=None):
-    """As unary_of, for two operands, of which one may be a number."""
+    """As unary_of, for two operands, of which one may be a number. torch leaves out arguments that are at their
+    defaults: what comes after the operands is for `refused`."""
     plans, make = run.plans, T.make
 
     def general(a, b):
@@ -67,7 +71,9 @@ def binary_of(run, refused=None):
                 raise
             return refused(a, b)
 
-    def binary(a, b):
+    def binary(a, b, *args, **rest):
+        if args or rest:
+            return refused(a, b, *args, **rest)
         blocks = T._blocks
         try:
             x = blocks[a.data_ptr() >> 40]
@@ -211,7 +217,7 @@ def inplace_of(run):
 
 
 def inplace_binary_of(run, refused):
-    """As inplace_of, for two operands and no scalars."""
+    """As inplace_of, for two operands; scalars that are not at their defaults are for `refused`."""
     plans, inplace = run.plans, run.inplace
 
     def general(a, b):
@@ -220,7 +226,9 @@ def inplace_binary_of(run, refused):
         except Unsupported:
             return refused(a, b)
 
-    def binary(a, b):
+    def binary(a, b, *args, **rest):
+        if args or rest:
+            return refused(a, b, *args, **rest)
         blocks = T._blocks
         x = blocks[a.data_ptr() >> 40]
         if b.__class__ in NUMBERS:

@@ -15,6 +15,7 @@ from .. import tensor as T
 from ..program import Window
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
+from . import hot
 
 _MAX_PLANS = 4096
 FAULT_WORDS = 0  # the uid of the block that kernels report bad indices in; no tensor's block has it
@@ -47,19 +48,20 @@ def remembered(call):
 
     @wraps(call)
     def run(*args, **kwargs):
-        key, blocks = [], []
+        key, blocks, known = [], [], T._blocks
         for a in args:
             if isinstance(a, _Tensor):
-                if a.is_cpu:
+                block = known[a.data_ptr() >> 40]
+                if block is not None:
+                    blocks.append(block)
+                elif a.is_cpu:
                     return call(*args, **kwargs)
                 key.append((a.dtype, a.shape, a.stride(), a.storage_offset()))
-                if a.numel():
-                    blocks.append(T.block_of(a))
             else:
                 key.append(tuple(a) if a.__class__ is list else a)
         if kwargs:
             return call(*args, **kwargs)
-        if len(set(blocks)) < len(blocks):  # which arguments share a buffer decides what is bound
+        if len(blocks) > 1 and len(set(blocks)) < len(blocks):  # which arguments share a buffer decides what is bound
             key.append(tuple([blocks.index(block) for block in blocks]))
         key = tuple(key)
         try:
@@ -102,13 +104,12 @@ def _replay(plan: _Plan, blocks: list):
         lease = T.space(size)
         leases.append(lease)
         blocks.append(lease.block)
-    queue = gpu().queue
     for program, at, params, grid, guarded in plan.steps:
         bound = tuple([blocks[i] for i in at])
         if guarded:
-            queue.record_guarded(program, bound, params, grid)
+            gpu().queue.record_guarded(program, bound, params, grid)
         else:
-            queue.record(program, bound, params, grid)
+            hot.record(program, bound, params, grid)
     results = plan.results
     if results.__class__ is int:
         return made[results]
