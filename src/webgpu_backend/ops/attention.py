@@ -217,8 +217,8 @@ def scaled_dot_product_attention(
 ):
     _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     e = query.shape[-1]
-    if not dropout_p and query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
-        if query.dtype == torch.float32:
+    if query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
+        if query.dtype == torch.float32 or dropout_p:
             raise Unsupported("webgpu: few scores are cheaper as products")
         # Products of narrow dtypes would round the scores: as wide as the fused kernels compute.
         wide = [t.float() for t in (query, key, value)]
