@@ -15,6 +15,7 @@ _LISTS = frozenset((list, tuple))
 _OFFSET = (1 << 40) - 1  # the part of a data pointer below the slot
 _MAX_PLANS = 1024
 _pack = PACKERS["f32"]
+_data_ptr = torch.Tensor.data_ptr
 
 
 class Lists:
@@ -48,12 +49,13 @@ class Lists:
                 key.append("n" if each else "s")
                 numbers.append(column if each else _pack(column))
                 continue
-            if not isinstance(first, torch.Tensor) or any([t.is_cpu for t in values]):
+            if not isinstance(first, torch.Tensor) or first.is_cpu:
                 return None
             dtype = first.dtype
             if dtype not in _FLOATS or any([t.dtype is not dtype for t in values]):
                 return None
-            pointers = [t.data_ptr() for t in values]
+            # No elements, the middle of a storage, or (no allocation starts at a multiple of 2^40) the CPU's memory.
+            pointers = list(map(_data_ptr, values))
             if not all(pointers) or any([p & _OFFSET for p in pointers]):
                 return None
             bound = [blocks[p >> 40] for p in pointers]
