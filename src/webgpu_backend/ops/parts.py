@@ -14,7 +14,7 @@ from .copy import device_copy
 
 
 def multiply(product: Product, a, b, c, out: torch.Tensor) -> None:
-    """The product into `out`, which is contiguous. A part is computed in memory of its own and copied to its place."""
+    """The product into `out`, which is contiguous."""
     inner = 1 if product.summed else product.inner
     _multiply(cut.placed(product), (a, b, c), out.view(product.outer, inner, product.m, product.n))
 
@@ -56,8 +56,9 @@ def _finished(product: Product, c, total: torch.Tensor) -> torch.Tensor:
 
 
 def _whole(product: Product, operands: tuple, target: torch.Tensor) -> None:
-    """One part, over windows of its operands."""
-    bound = {"out": T.empty(target.shape, T.TORCH_DTYPE[product.out.dtype.name])}
+    """One part, over windows of its operands; into its place where that is a range a window can start at."""
+    place = _range(target)
+    bound = {"out": T.empty(target.shape, T.TORCH_DTYPE[product.out.dtype.name]) if place is None else place}
     changed = {}
     for name, tensor in zip("abc", operands):
         matrix = getattr(product, name)
@@ -77,4 +78,14 @@ def _whole(product: Product, operands: tuple, target: torch.Tensor) -> None:
         buffers = [bound[name] for name in step.bindings]
         buffers = tuple(T.block_of(x) if isinstance(x, torch.Tensor) else x for x in buffers)
         gpu().queue.record(step.program, buffers, step.params, step.grid)
-    device_copy(bound["out"], target)
+    if place is None:
+        device_copy(bound["out"], target)
+
+
+def _range(target: torch.Tensor) -> Window | None:
+    """Parts are computed in the order of memory, so what a kernel writes past this one's end is written again."""
+    item, block = target.element_size(), T.block_of(target)
+    start = target.storage_offset() * item
+    if start % 256 or not target.is_contiguous():
+        return None
+    return Window(block, start, min((target.numel() * item + 255) & ~255, block.size - start))
