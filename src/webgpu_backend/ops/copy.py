@@ -258,6 +258,8 @@ def clone(self, *, memory_format=None):
 @custom("_to_copy")
 def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
     """Registered because torch's own would pin the host's memory for a copy that need not be waited for."""
+    if device is None and layout is None and dtype in T.DTYPES and self.dtype in T.DTYPES and not _marked(self):
+        return _copied(self, dtype, memory_format)  # a cast
     if layout is not None and layout is not torch.strided:
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
     dtype = self.dtype if dtype is None else dtype
