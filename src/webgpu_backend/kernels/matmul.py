@@ -35,7 +35,6 @@ LARGE = 1 << 26  # multiplications from which the software adapter's largest til
 # Outputs of few rows on a GPU: most rows; (threads along k, threads of four columns) of a workgroup by b's class.
 VECTOR_ROWS = 8
 VECTOR_SHAPE = {"8": (64, 1), "k": (64, 1), "K": (64, 1), "r": (64, 4), "R": (64, 4)}
-VECTOR_AHEAD = 16  # rows from which reading ahead hides more than it costs
 VECTOR_MANY = 4  # rows from which fewer threads with more to do are better
 VECTOR_SPLIT = (128, 2048)  # workgroups that fill the adapter, and the least share of k worth a second pass
 WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without workgroup memory
@@ -206,7 +205,6 @@ def _program(
         along_k, along_n = (32, 1) if b_class in "8k" and tile >= VECTOR_MANY else VECTOR_SHAPE[b_class]
         names |= dict(rows=tile, along_k=along_k, along_n=along_n, threads=along_k * along_n)
         names |= dict(widened=lambda x, word, half: _widened(a_dtype if x == "a" else b_dtype, word, half, caps))
-        names |= dict(ahead=b_class in "8k" and tile >= VECTOR_AHEAD)
         tag = f"v{tile}"
     else:
         names |= dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"))

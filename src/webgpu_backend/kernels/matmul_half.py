@@ -70,8 +70,8 @@ def plan(q: Product, limit: float, caps: Caps) -> Plan | None:
     params = pack(f"<{len(words)}I", *words) + scalar_bytes(q, epilogue, "f32")
     bindings = ("pa", "pb", *(("c",) if q.c is not None else ()), "out")
     steps = [
-        _pack("a", q.a, q.m, depth, panels[0], q, not tile.twist, caps),
-        _pack("b", q.b, q.n, depth, panels[1], q, not tile.twist, caps),
+        _pack("a", q.a, q.m, depth, panels[0], q, caps),
+        _pack("b", q.b, q.n, depth, panels[1], q, caps),
         Step(program, bindings, params, spread(total, caps)),
     ]
     return Plan(tuple(steps), {"pa": (panels[0][0], FLOAT16), "pb": (panels[1][0], FLOAT16)})
@@ -86,22 +86,22 @@ def _panel(x: Matrix, rows: int, tile: int, depth: int, q: Product) -> tuple[int
     return outer * inner * one, outer * inner, wide, one * inner if x.outer else 0, one if x.inner else 0
 
 
-def _pack(name: str, x: Matrix, rows: int, depth: int, panel, q: Product, pairs: bool, caps: Caps) -> Step:
+def _pack(name: str, x: Matrix, rows: int, depth: int, panel, q: Product, caps: Caps) -> Step:
     _, copies, wide, _, _ = panel
     order = class_of(x, rows, q.k)
     groups = -(-wide // PACK_ROWS)
     words = [rows, q.k, depth, wide // 4, q.inner if x.inner else 1, groups, groups * copies]
     words += words_of(x, order)
-    program = _pack_program(x.dtype, order, pairs, caps)
+    program = _pack_program(x.dtype, order, caps)
     return Step(program, (name, f"p{name}"), pack(f"<{len(words)}I", *words), spread(groups * copies, caps))
 
 
 @cache
-def _pack_program(dtype: DType, order: str, pairs: bool, caps: Caps) -> Program:
+def _pack_program(dtype: DType, order: str, caps: Caps) -> Program:
     fields = [f"{f}: u32" for f in ("rows", "k", "depth", "wide", "inner", "tiles", "total")]
     fields += [f"x_{s}: u32" for s in ("o", "r", "k", "b", "i")]
     wgsl = render(
-        "matmul_pack.wgsl", caps, fields=fields, order=order, pairs=pairs, signature="", function="",
+        "matmul_pack.wgsl", caps, fields=fields, order=order, signature="", function="",
         widen=widen((dtype,), caps),
         bindings=[
             ("a", "read", array_of(dtype, order, caps)),
@@ -124,7 +124,7 @@ def _program(out_dtype, c_dtype, store, epilogue, act, tile: Tile, caps: Caps) -
         bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
     wgsl = render(
-        "matmul_swap.wgsl" if tile.twist else "matmul_half.wgsl", caps,
+        "matmul_half.wgsl", caps,
         fields=fields, bindings=bindings, function=function, signature=signature, widen=(),
         epilogue=epilogue, act=act, store=store, t=tile, chunk=min(CHUNK, tile.bk), type="f32",
         write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),

@@ -153,7 +153,6 @@ fetch(start, first + rt{{ " + %du" % (16 * l) if along_k }}, {{ k0 }} + {{ "kt" 
 {% endfor %}
 {% if along_k %}
 {% for l in range(2) %}
-{% if pairs %}
         {
             let k = (lid / 16u + {{ 16 * l }}u) * 2u;
             let r = (lid % 16u) * 2u;
@@ -161,24 +160,12 @@ fetch(start, first + rt{{ " + %du" % (16 * l) if along_k }}, {{ k0 }} + {{ "kt" 
             let at = to + (k0 + k) * p.wide + (first + r) / 2u;
             out[at] = vec4<f16>(vec4<f32>(turned[e], turned[e + {{ rows + 1 }}u], turned[e + 1u], turned[e + {{ rows + 2 }}u]));
         }
-{% else %}
-        {
-            let k = lid / 8u + {{ 32 * l }}u;
-            let r = (lid % 8u) * 4u;
-            let e = k * {{ rows + 1 }}u + r;
-            out[to + (k0 + k) * p.wide + (first + r) / 4u] = vec4<f16>(vec4<f32>(turned[e], turned[e + 1u], turned[e + 2u], turned[e + 3u]));
-        }
-{% endif %}
 {% endfor %}
         workgroupBarrier();
-{% elif pairs %}
+{% else %}
         let at = to + (k0 + 2u * kt) * p.wide + (first + rt) / 2u;
         out[at] = vec4<f16>(vec4<f32>(y0_0, y1_0, y0_1, y1_1));
         out[at + 1u] = vec4<f16>(vec4<f32>(y0_2, y1_2, y0_3, y1_3));
-{% else %}
-{% for l in range(2) %}
-        out[to + (k0 + 2u * kt + {{ l }}u) * p.wide + (first + rt) / 4u] = vec4<f16>(vec4<f32>(y{{ l }}_0, y{{ l }}_1, y{{ l }}_2, y{{ l }}_3));
-{% endfor %}
 {% endif %}
     }
 }

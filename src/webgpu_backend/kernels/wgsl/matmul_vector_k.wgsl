@@ -41,24 +41,10 @@ fn main(
     let last = k_last / {{ unit }}u;
 {# Packed words are widened where they are used: half a vector of eight at a time. #}
 {% set parts_of = ("xy", "zw") if unit == 8 else ("",) %}
-{% macro fetch(word, k) %}
-{% for j in range(4) %}
-        {{ word }}{{ j }} = b_in[b{{ j }} + {{ k }}];
-{% endfor %}
-{% endmacro %}
-{% if ahead %}
-    // The next words of b are under way while these are used.
-{% for j in range(4) %}
-    var next{{ j }} = b_in[b{{ j }} + min(k_first / {{ unit }}u + lid, last - 1u)];
-{% endfor %}
-{% endif %}
     for (var k = k_first / {{ unit }}u + lid; k < last; k += {{ threads }}u) {
 {% for j in range(4) %}
-        let yw{{ j }} = {{ "next%d" % j if ahead else "b_in[b%d + k]" % j }};
+        let yw{{ j }} = b_in[b{{ j }} + k];
 {% endfor %}
-{% if ahead %}
-{{ fetch("next", "min(k + %du, last - 1u)" % threads) }}
-{% endif %}
 {% for i in range(rows) %}
         let xw{{ i }} = a_in[a{{ i }} + k];
 {% endfor %}
