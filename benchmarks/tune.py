@@ -21,23 +21,24 @@ from webgpu_backend.launch import caps
 from webgpu_backend.ops import matmul as ops
 
 CANDIDATES = (
+    Tile(128, 256, 16, 8, 16, twist=1),
+    Tile(128, 128, 16, 8, 8, twist=1),
     Tile(128, 128, 16, 8, 8),
     Tile(128, 128, 8, 8, 8),
-    Tile(128, 128, 16, 8, 8, 2),
-    Tile(128, 64, 16, 8, 8),
-    Tile(128, 64, 16, 8, 4),
+    Tile(128, 64, 16, 8, 4, twist=1),
+    Tile(64, 64, 32, 8, 4, twist=1),
     Tile(64, 64, 16, 8, 4),
-    Tile(64, 64, 32, 8, 4),
     Tile(64, 64, 16, 4, 4),
-    Tile(64, 32, 16, 4, 4),
-    Tile(32, 32, 32, 4, 4),
     Tile(32, 32, 16, 4, 4),
+    Tile(32, 32, 16, 4, 4, slices=4),
+    Tile(16, 16, 16, 4, 4, slices=16),
+    Tile(16, 16, 16, 4, 4, slices=8),
 )
 HALVES = (
-    Tile(128, 128, 16, 8, 8),
+    Tile(128, 64, 64, 8, 8, 0),
+    Tile(128, 128, 64, 8, 8, 0),
     Tile(128, 128, 32, 8, 8),
-    Tile(128, 64, 32, 8, 8),
-    Tile(128, 64, 32, 8, 4),
+    Tile(64, 64, 64, 8, 4, 0),
     Tile(64, 64, 32, 8, 4),
 )
 SHAPES = (
@@ -80,7 +81,8 @@ def using(table: Tuning) -> None:
 def only(tile: Tile, half: bool) -> Tuning:
     """A table that leaves no choice: one unit, so that no sum is cut."""
     tile = tile._replace(rate=1.0, alone=1.0)
-    return Tuning(1, (tile,) if not half else (tile._replace(rate=1e-6),), (tile,) if half else (), 0.0, 1e30)
+    slow = Tile(32, 32, 16, 4, 4, rate=1e-6)
+    return Tuning(1, (slow if half else tile,), (tile,) if half else (), 0.0, 1e30)
 
 
 def units(tile: Tile, depth: int) -> int:
@@ -167,7 +169,7 @@ def main() -> None:
         size = 1024
         while size < 4096 and seconds(product(size, size, size, torch.float32)) < 1e-3:
             size *= 2
-    count = options.units or units(CANDIDATES[0], size)
+    count = options.units or units(next(t for t in CANDIDATES if tiles.fits(t, caps())), size)
     print(f"{torch.webgpu.get_device_name()}: {count} units, products of {size}", flush=True)
     table = useful(fill(size, count))
     print(json.dumps(tiles.to_json(table), indent=1))
