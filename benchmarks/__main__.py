@@ -4,7 +4,8 @@
 
 The ratio is the last device's time over the first's; the aim, where there is one, is the ratio to CUDA wanted. The
 floor is the bytes a workload must move or the operations it must do at the rates that a copy and a multiply-add
-kernel reach on the adapter in the same run; what fits the caches can pass it. "kernels" is GPU time, by timestamps.
+kernel reach on the adapter in the same run; what fits the caches can pass it. "kernels" is GPU time, by
+timestamps, and its ratio to the first device's whole time.
 
 Each device has its own process and they take turns, workload by workload. Whole models come last (`--only model`).
 """

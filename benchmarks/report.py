@@ -5,6 +5,8 @@ def finish(row: dict, devices: list[str], ceilings: dict) -> dict:
     """Adds what follows from the times: ratio, floor, share of it reached, rate, and whether the devices agree."""
     ours, theirs = row[devices[-1]], row[devices[0]]
     row["ratio"] = ours / theirs if ours and theirs and len(devices) > 1 else None
+    kernels = row.get("kernel_ms")
+    row["kernel_ratio"] = kernels / theirs if kernels and theirs and len(devices) > 1 else None
     row["slow"] = bool(row["ratio"] and row["target"] and row["ratio"] > row["target"])
     on_device = row["group"] not in ("host", "model")
     if ceilings and on_device and (row["bytes"] or row["flops"]):
@@ -41,6 +43,7 @@ def cells(row: dict, devices: list[str]) -> list[str]:
     found = [row["name"], *(_time(row[d]) for d in devices)]
     found.append(_time(row.get("kernel_ms")))
     found.append(f"{row['ratio']:.2f}" if row["ratio"] else "-")
+    found.append(f"{row['kernel_ratio']:.2f}" if row.get("kernel_ratio") else "")
     found.append(f"{row['target']:g}" if row["target"] else "")
     found.append(_time(row["floor_ms"]) if row.get("floor_ms") else "")
     found.append(f"{100 * row['share']:.0f} %" if row.get("share") else "")
@@ -49,7 +52,17 @@ def cells(row: dict, devices: list[str]) -> list[str]:
 
 
 def head(devices: list[str]) -> list[str]:
-    return ["workload", *(f"{d} ms" for d in devices), "kernels ms", "ratio", "aim", "floor ms", "share", "rate"]
+    return [
+        "workload",
+        *(f"{d} ms" for d in devices),
+        "kernels ms",
+        "ratio",
+        "kernels",
+        "aim",
+        "floor ms",
+        "share",
+        "rate",
+    ]
 
 
 def text(row: list[str]) -> str:

@@ -42,7 +42,7 @@ def digest(result) -> list[float]:
     if not isinstance(result, torch.Tensor):
         return [float(result)]
     flat = result.detach().reshape(-1)
-    return flat[:: max(1, flat.numel() // 64)][:64].float().cpu().tolist()
+    return flat[:: flat.numel() // 64 | 1][:64].float().cpu().tolist()  # an odd step: not the same place of every row
 
 
 def kernel_ms(f) -> float | None:
