@@ -34,7 +34,7 @@ def test_large_products_take_the_fastest_row_and_small_ones_fill_the_adapter():
 def test_every_row_fits_a_big_gpu_and_some_the_least_one():
     assert all(tiles.fits(t, BIG) for t in tiles.GPU.tiles)
     assert all(tiles.fits(t, BIG, half=True) for t in tiles.GPU.halves)
-    assert any(tiles.fits(t, LEAST) and t.slices == 1 for t in tiles.GPU.tiles)
+    assert any(tiles.fits(t, LEAST) and t.slices == 1 for t in tiles.GPU.tiles) and tiles.fits(tiles.LEAST, LEAST)
     assert all(t.bn <= 2 * t.bk for t in tiles.GPU.tiles if t.slices > 1)
     assert all(min(t.bm, t.bn) >= 32 for t in tiles.GPU.tiles if t.twist)
 

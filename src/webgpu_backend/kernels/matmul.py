@@ -123,6 +123,7 @@ def _tile(q: Product, classes: str, caps: Caps) -> tuple[Tile | None, int]:
         if q.m <= VECTOR_ROWS and not q.summed and q.k >= 64:
             return None, 0
         rows = [t for t in tiles.tuning().tiles if tiles.fits(t, caps) and not (q.summed and t.slices > 1)]
+        rows = rows or [tiles.LEAST]
         if set(classes) - {"k", "r"}:
             # Addresses of single elements take the registers that a large tile of a thread needs.
             rows = [t for t in rows if t.tm * t.tn <= 64] or rows

@@ -54,6 +54,7 @@ GPU = Tuning(
 )
 # Without workgroup memory, largest first. The first tile with enough threads is taken.
 CPU = (Tile(16, 8, 0, 16, 8), Tile(8, 8, 0, 8, 8), Tile(4, 8, 0, 4, 8), Tile(1, 8, 0, 1, 8))
+LEAST = Tile(32, 32, 16, 4, 4)  # for a table of which no row fits
 # Types that no vector instruction serves: a small tile of scalars per thread.
 WIDE = Tile(2, 4, 0, 2, 4)
 
