@@ -18,7 +18,7 @@ from .render import render
 
 # The tuning table: by kernel and largest head. Tiles walk over 64 rows, and own a divisor of 64.
 TILES = {
-    "forward": {256: Tile(64, 64, 4, 8, 64)},
+    "forward": {256: Tile(64, 64, 4, 8, 64, 4)},
     "queries": {128: Tile(64, 64, 4, 8, 64)},
     "keys": {128: Tile(64, 64, 4, 8, 64)},
 }
