@@ -38,7 +38,7 @@ def test_set_default_device():
     try:
         assert torch.ones(2).device.type == D and torch.get_default_device().type == D
     finally:
-        torch.set_default_device("cpu")
+        torch.set_default_device(None)
     assert torch.ones(2).device.type == "cpu"
 
 
