@@ -114,7 +114,12 @@ def tinygrad_torch() -> dict:
     if "TINYGRAD" in os.environ:
         sys.path.insert(0, os.environ["TINYGRAD"])
     _dawn()
-    from extra.torch_backend import backend
+    try:
+        from extra.torch_backend import backend
+    except ImportError as error:
+        raise ImportError(
+            f"--tinygrad must name a checkout of tinygrad, which holds its torch backend ({error})"
+        ) from None
     from tinygrad import Device, Tensor
 
     def wait(*results):

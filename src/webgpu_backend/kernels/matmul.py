@@ -31,7 +31,7 @@ from .tiles import Tile
 
 __all__ = ["Gather", "Matrix", "Plan", "Product", "Step", "Tile", "plan", "_read4", "_widen"]
 
-LARGE = 1 << 26  # multiplications from which the software adapter's largest tile repays its compilation (0.4 s)
+LARGE = 1 << 24  # multiplications from which the software adapter's largest tile repays its compilation (0.4 s)
 # Outputs of few rows on a GPU: most rows; (threads along k, threads of four columns) of a workgroup by b's class.
 VECTOR_ROWS = 8
 VECTOR_SHAPE = {"8": (64, 1), "k": (64, 1), "K": (64, 1), "r": (64, 4), "R": (64, 4)}
@@ -131,8 +131,7 @@ def _tile(q: Product, classes: str, caps: Caps) -> tuple[Tile | None, int]:
         _, tile, parts = tiles.choose(rows, q.m, q.n, depth, batch)
         return tile, 0 if q.summed else parts
     work = q.outer * q.inner * q.m * q.n * q.k
-    large = work >= (LARGE // 4 if q.gather else LARGE)  # more rows share what a gather costs
-    rows = [t for t in tiles.CPU if t.bm <= _power(q.m) and (t.bm < 16 or large)]
+    rows = [t for t in tiles.CPU if t.bm <= _power(q.m) and (t.bm < 16 or work >= LARGE)]
     for tile in rows[:-1]:
         if batch * -(-q.m // tile.bm) * -(-q.n // tile.bn) >= SPLIT["cpu"][0]:
             return tile, 0
