@@ -16,7 +16,8 @@ from .layout import spread
 from .pointwise import GROUPS, WORKGROUP, Spec
 from .render import render
 
-MAX_SLOTS = {"gpu": 16, "cpu": 1}  # a software adapter walks every slot's branch with every thread
+MAX_SLOTS = {"gpu": 16, "cpu": 8}
+SMALL = 2048  # elements up to which tensors share on a software adapter: each of its threads walks every slot's branch
 MAX_WORDS = 64  # of parameters
 
 
@@ -35,6 +36,13 @@ def slots_of(operands: tuple[Operand, ...], fresh: int, scalars: int, caps: Caps
     common = sum(o.kind == "c" for o in operands)
     words = scalars + sum(o.kind == "s" for o in operands)
     return min(MAX_SLOTS[caps.kind], (caps.max_bindings - common) // each, (MAX_WORDS - words) // (2 + numbers))
+
+
+def share(counts: list[int], limit: int, caps: Caps) -> int:
+    """How many of the next tensors, of these element counts, go to one dispatch: few numbers, hence few programs."""
+    if len(counts) < limit:
+        return 1 << len(counts).bit_length() - 1 if caps.kind == "gpu" else 1
+    return limit if caps.kind == "gpu" or max(counts[:limit]) <= SMALL else 1
 
 
 @cache

@@ -128,9 +128,7 @@ class Lists:
             return None
         parts, at = [], 0
         while at < len(counts):
-            slots = limit
-            if len(counts) - at < limit:  # powers of two: few programs, whatever the lists' lengths
-                slots = 1 << (len(counts) - at).bit_length() - 1
+            slots = kernel.share(counts[at:], limit, c)
             params, grid = kernel.params(counts[at : at + slots], c)
             parts.append((at, at + slots, kernel.program(spec, operands, outputs, slots, c), params, grid))
             at += slots
