@@ -18,7 +18,7 @@ import webgpu_backend  # noqa: F401
 from webgpu_backend.kernels import tiles
 from webgpu_backend.kernels.tiles import Tile, Tuning
 from webgpu_backend.launch import caps
-from webgpu_backend.ops import matmul as ops
+from webgpu_backend.ops import product as ops
 
 CANDIDATES = (
     Tile(128, 256, 16, 8, 16, twist=1),
@@ -75,7 +75,7 @@ def product(m: int, n: int, k: int, dtype: torch.dtype):
 
 def using(table: Tuning) -> None:
     tiles.use(table)
-    ops._plans.clear()
+    ops.plans.clear()
 
 
 def only(tile: Tile, half: bool) -> Tuning:
@@ -142,7 +142,7 @@ def check(table: Tuning) -> None:
             f = product(*shape, dtype)
             using(table)
             chosen = seconds(f, 0.005)
-            call = list(ops._plans.values())[-1]
+            call = list(ops.plans.values())[-1]
             label = " + ".join(program.name for program, *_ in call.steps)
             best = (chosen, "chosen")
             for tile in getattr(table, name):

@@ -10,7 +10,7 @@ from webgpu_backend.kernels import conv as conv_kernels
 from webgpu_backend.kernels import tiles
 from webgpu_backend.launch import caps
 from webgpu_backend.ops import conv, conv_tables, winograd
-from webgpu_backend.ops import matmul as ops
+from webgpu_backend.ops import product as ops
 
 TOLERANCE = {torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
 # function, input, weight, options
@@ -66,7 +66,7 @@ def big_gpu(monkeypatch):
 
 
 def forget():
-    ops._plans.clear()
+    ops.plans.clear()
     conv_tables.clear()
     conv.convolution.forget()
     conv.convolution_backward.forget()

@@ -8,7 +8,7 @@ import torch
 from webgpu_backend import stats
 from webgpu_backend.kernels import tiles
 from webgpu_backend.launch import caps
-from webgpu_backend.ops import matmul as ops
+from webgpu_backend.ops import product as ops
 
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 TOLERANCE = {torch.float32: 1e-4, torch.complex64: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
@@ -23,9 +23,9 @@ def kind(request, monkeypatch):
         monkeypatch.setattr(ops, "caps", lambda: found)
         # The smallest tile stands for all: software drivers take seconds over the text of the largest.
         monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))
-        ops._plans.clear()
+        ops.plans.clear()
         yield "gpu"
-        ops._plans.clear()
+        ops.plans.clear()
     else:
         yield "own"
 
@@ -77,7 +77,7 @@ def test_tiles_of_big_gpus(tile, monkeypatch):
     found = replace(caps(), kind="gpu")
     monkeypatch.setattr(ops, "caps", lambda: found)
     monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(*tile),)))
-    ops._plans.clear()
+    ops.plans.clear()
     a, b = torch.randn(140, 90), torch.randn(90, 150)
     check(torch.mm, a, b, depth=90)
     check(lambda a, b: torch.mm(b.t(), a.t()), a, b, depth=90)
@@ -87,7 +87,7 @@ def test_tiles_of_big_gpus(tile, monkeypatch):
     if tile[0] == 64:
         c, a, b = torch.randn(70, 66), torch.randn(5, 70, 11), torch.randn(5, 11, 66)
         check(torch.addbmm, c, a, b, depth=55)
-    ops._plans.clear()
+    ops.plans.clear()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.complex64], ids=str)

@@ -7,7 +7,7 @@ import torch
 
 from webgpu_backend.kernels import matmul_half, tiles
 from webgpu_backend.launch import caps
-from webgpu_backend.ops import matmul as ops
+from webgpu_backend.ops import product as ops
 
 DTYPES = [torch.float16, torch.bfloat16]
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
@@ -22,19 +22,19 @@ def halves(monkeypatch):
     monkeypatch.setattr(ops, "caps", lambda: found)
     table = tiles.Tuning(132, (tiles.Tile(32, 32, 8, 4, 4),), (tiles.Tile(32, 64, 16, 4, 8, rate=1e6),), 0.0, 1e30)
     monkeypatch.setattr(tiles, "_used", table)
-    ops._plans.clear()
+    ops.plans.clear()
     torch.manual_seed(0)
     yield
-    ops._plans.clear()
+    ops.plans.clear()
 
 
 def kernels() -> list[str]:
-    return [program.name for call in ops._plans.values() for program, *_ in call.steps]
+    return [program.name for call in ops.plans.values() for program, *_ in call.steps]
 
 
 def check(a, b, bound=4.0):
     """Within `bound` units of f16 of the sum of the products' magnitudes, and the rounding of the result."""
-    ops._plans.clear()
+    ops.plans.clear()
     got = (a.to("webgpu") @ b.to("webgpu")).cpu().double()
     assert any(name.startswith("matmul_half") for name in kernels())
     wanted, size = a.double() @ b.double(), a.double().abs() @ b.double().abs()

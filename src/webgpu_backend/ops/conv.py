@@ -14,8 +14,8 @@ from ..launch import caps
 from . import conv_tables as tables
 from . import winograd
 from .copy import fill
-from .matmul import _plans as plans
-from .matmul import key_of, matrix, one_of, output, planned, remember, run, supported
+from .matmul import one_of
+from .product import key_of, matrix, output, planned, plans, remember, run, supported
 from .remember import remembered
 from .table import custom
 

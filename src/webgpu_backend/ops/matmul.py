@@ -1,134 +1,18 @@
 """Matrix products: mm, bmm and their relatives, linear and its backward, all through one planned product."""
 
-from operator import itemgetter
-
 import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels.layout import View, broadcast_strides, collapse
-from ..kernels.matmul import Matrix, Plan, Product, plan
-from ..launch import caps
-from ..runtime.errors import BindingTooLarge
-from . import hot, parts
+from ..kernels.matmul import Matrix, Product
 from .copy import device_copy, fill
 from .elementwise import broadcast_shape
+from .product import Call, addend, key_of, matching, matrix, output, planned, plans, refuse, remember, run, supported
 from .remember import keep, remembered
 from .table import custom
 
 aten = torch.ops.aten
-_MAX_PLANS = 16384
-_NO_KERNEL = (torch.bool, torch.uint16, torch.uint32, torch.uint64)
-_NAMES = {torch.bool: "Bool", torch.uint16: "UInt16", torch.uint32: "UInt32", torch.uint64: "UInt64"}
-
-
-class Call:
-    """A planned product: everything but the buffers. `empty`: no sum to compute, the output is beta * c or zero."""
-
-    __slots__ = ("product", "meta", "steps", "work", "empty")
-
-    def __init__(self, product, meta, steps, work, empty):
-        self.product = product
-        self.meta = meta
-        self.steps = steps
-        self.work = work
-        self.empty = empty
-
-
-_plans: dict[tuple, Call] = {}
-
-
-def key_of(x: torch.Tensor) -> tuple:
-    return (x.dtype, x.shape, x.stride(), x.storage_offset())
-
-
-def remember(key: tuple, call: Call) -> Call:
-    if len(_plans) >= _MAX_PLANS:
-        _plans.clear()
-    _plans[key] = call
-    return call
-
-
-def planned(sizes, product: Product | None, dtype: torch.dtype) -> Call:
-    meta = T.meta(sizes, None, dtype)
-    if 0 in sizes or product is None or product.k == 0 or product.inner == 0:
-        return Call(product, meta, (), (), True)
-    return laid_out(product, plan(product, caps()), meta)
-
-
-def laid_out(product: Product, found: Plan, meta) -> Call:
-    """A plan with its buffers by number: a, b, c, out, then the ones it works in."""
-    slots = {name: i for i, name in enumerate(("a", "b", "c", "out", *found.work))}
-    work = tuple(T.meta((count,), None, T.TORCH_DTYPE[dtype.name]) for count, dtype in found.work.values())
-    steps = tuple((s.program, itemgetter(*[slots[n] for n in s.bindings]), s.params, s.grid) for s in found.steps)
-    return Call(product, meta, steps, work, False)
-
-
-def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
-    out, block = T.make(call.meta)
-    if call.empty:
-        if out.numel():
-            if c is None:
-                fill(out, 0)
-            else:
-                out.copy_((c if beta == 1 else c * beta).expand(out.shape))
-        return out
-    blocks = T._blocks
-    bound = [
-        blocks[a.data_ptr() >> 40], blocks[b.data_ptr() >> 40], c if c is None else blocks[c.data_ptr() >> 40], block,
-    ]  # fmt: skip
-    if call.work:
-        made = [T.make(meta) for meta in call.work]
-        bound += [block for _, block in made]
-    try:
-        for program, chosen, params, grid in call.steps:
-            hot.record(program, chosen(bound), params, grid)
-    except BindingTooLarge:
-        parts.multiply(call.product, a, b, c, out)
-    return out
-
-
-def matrix(x: torch.Tensor, row: int, col: int, outer: int = 0, inner: int = 0) -> Matrix:
-    return Matrix(T.dtype_of(x), x.storage_offset(), row, col, outer, inner)
-
-
-def output(dtype: torch.dtype, m: int, n: int, inner: int = 1) -> Matrix:
-    """A contiguous [outer, inner, m, n] result."""
-    return Matrix(T.DTYPES[dtype], 0, n, 1, inner * m * n, m * n)
-
-
-def addend(c: torch.Tensor, shape) -> Matrix:
-    """`c` broadcast to a shape of up to three dimensions: batch, m, n."""
-    strides = c.expand(shape).stride()  # raises as torch does
-    strides = (0,) * (3 - len(strides)) + tuple(strides)
-    return matrix(c, strides[1], strides[2], 0, strides[0])
-
-
-def supported(*tensors) -> None:
-    for t in tensors:
-        if t is None:
-            continue
-        if t.dtype in _NO_KERNEL:
-            raise NotImplementedError(f"\"addmm_impl_cpu_\" not implemented for '{_NAMES[t.dtype]}'")
-        if t.dtype not in T.DTYPES:
-            raise Unsupported(f"webgpu: no matrix product of {t.dtype}")
-        if t.device.type != T.NAME:
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
-                f"{t.device}!"
-            )
-
-
-def refuse(op, *args, **kwargs):
-    """Raises what torch raises for these shapes and dtypes, by asking its CPU kernel with tensors of one element."""
-    like = [torch.empty((), dtype=a.dtype).expand(a.shape) if T.is_ours(a) else a for a in args]
-    op(*like, **kwargs)
-    shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in args if isinstance(a, torch.Tensor))
-    raise RuntimeError(f"webgpu: {op} cannot multiply {shapes}")
-
-
-def _matching(a, b) -> bool:
-    return a.dtype == b.dtype
 
 
 # -- two matrices
@@ -140,10 +24,10 @@ def mm(self, mat2):
         "mm", self.dtype, self.shape, self.stride(), self.storage_offset(),
         mat2.dtype, mat2.shape, mat2.stride(), mat2.storage_offset(),
     )  # fmt: skip
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is None:
         supported(self, mat2)
-        if self.dim() != 2 or mat2.dim() != 2 or self.shape[1] != mat2.shape[0] or not _matching(self, mat2):
+        if self.dim() != 2 or mat2.dim() != 2 or self.shape[1] != mat2.shape[0] or not matching(self, mat2):
             refuse(aten.mm.default, self, mat2)
         call = remember(key, planned((self.shape[0], mat2.shape[1]), _two(self, mat2), self.dtype))
     return run(call, self, mat2)
@@ -166,11 +50,11 @@ def addmm_activation(self, mat1, mat2, *, beta=1, alpha=1, use_gelu=False):
 
 def _addmm(self, mat1, mat2, beta, alpha, act):
     key = ("addmm", act, beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(mat1), *key_of(mat2))
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is None:
         supported(self, mat1, mat2)
         fits = mat1.dim() == 2 and mat2.dim() == 2 and mat1.shape[1] == mat2.shape[0]
-        if not fits or not _matching(mat1, mat2) or not _matching(self, mat1):
+        if not fits or not matching(mat1, mat2) or not matching(self, mat1):
             refuse(aten.addmm.default, self, mat1, mat2, beta=beta, alpha=alpha)
         shape = (mat1.shape[0], mat2.shape[1])
         if self.dim() > 2:
@@ -190,7 +74,7 @@ def _addmm(self, mat1, mat2, beta, alpha, act):
 @custom("bmm")
 def bmm(self, mat2):
     key = ("bmm", *key_of(self), *key_of(mat2))
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is None:
         supported(self, mat2)
         if not _batches(self, mat2):
@@ -202,10 +86,10 @@ def bmm(self, mat2):
 @custom("baddbmm")
 def baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
     key = ("baddbmm", beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(batch1), *key_of(batch2))
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is None:
         supported(self, batch1, batch2)
-        if not _batches(batch1, batch2) or not _matching(self, batch1):
+        if not _batches(batch1, batch2) or not matching(self, batch1):
             refuse(aten.baddbmm.default, self, batch1, batch2, beta=beta, alpha=alpha)
         shape = (batch1.shape[0], batch1.shape[1], batch2.shape[2])
         c = addend(self, shape) if beta != 0 else None
@@ -216,10 +100,10 @@ def baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
 @custom("addbmm")
 def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
     key = ("addbmm", beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(batch1), *key_of(batch2))
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is None:
         supported(self, batch1, batch2)
-        if not _batches(batch1, batch2) or not _matching(self, batch1):
+        if not _batches(batch1, batch2) or not matching(self, batch1):
             refuse(aten.addbmm.default, self, batch1, batch2, beta=beta, alpha=alpha)
         shape = (batch1.shape[1], batch2.shape[2])
         if self.dtype in (torch.float16, torch.bfloat16):
@@ -258,10 +142,10 @@ def _batched(a, b, summed=False, **rest) -> Call:
 @custom("mv")
 def mv(self, vec):
     key = ("mv", *key_of(self), *key_of(vec))
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is None:
         supported(self, vec)
-        if self.dim() != 2 or vec.dim() != 1 or self.shape[1] != vec.shape[0] or not _matching(self, vec):
+        if self.dim() != 2 or vec.dim() != 1 or self.shape[1] != vec.shape[0] or not matching(self, vec):
             refuse(aten.mv.default, self, vec)
         call = remember(key, planned((self.shape[0],), _row(self, vec), self.dtype))
     return run(call, self, vec)
@@ -275,11 +159,11 @@ def _row(a, v, **rest) -> Product:
 @custom("addmv")
 def addmv(self, mat, vec, *, beta=1, alpha=1):
     key = ("addmv", beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(mat), *key_of(vec))
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is None:
         supported(self, mat, vec)
         fits = mat.dim() == 2 and vec.dim() == 1 and mat.shape[1] == vec.shape[0] and self.dim() <= 1
-        if not fits or not _matching(mat, vec) or not _matching(self, mat):
+        if not fits or not matching(mat, vec) or not matching(self, mat):
             refuse(aten.addmv.default, self, mat, vec, beta=beta, alpha=alpha)
         c = None
         if beta != 0:
@@ -292,7 +176,7 @@ def addmv(self, mat, vec, *, beta=1, alpha=1):
 @custom("dot")
 def dot(self, tensor):
     key = ("dot", *key_of(self), *key_of(tensor))
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is None:
         supported(self, tensor)
         _check_dot(self, tensor)
@@ -360,7 +244,7 @@ def matmul(self, other):
 
 def _broadcast(a, b):
     key = ("matmul", *key_of(a), *key_of(b))
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is None:
         supported(a, b)
         if a.shape[-1] != b.shape[-2] or a.dtype != b.dtype:
@@ -436,12 +320,12 @@ def linear(input, weight, bias=None):
         input.dtype, input.shape, input.stride(), input.storage_offset(), weight.dtype, weight.shape, weight.stride(),
         weight.storage_offset(), None if bias is None else key_of(bias),
     )  # fmt: skip
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is not None:
         return run(call, input, weight, bias)
     supported(input, weight, bias)
     k = weight.shape[-1] if weight.dim() in (1, 2) else -1
-    fits = input.dim() > 0 and input.shape[-1] == k and _matching(input, weight)
+    fits = input.dim() > 0 and input.shape[-1] == k and matching(input, weight)
     if not fits or (bias is not None and (bias.dtype != input.dtype or bias.dim() > 1)) or weight.dim() == 1:
         return _composite_linear(input, weight, bias)
     rows = rows_of(input)
@@ -473,7 +357,7 @@ _ones: dict[torch.dtype, torch.Tensor] = {}
 def column_sums(grad: torch.Tensor) -> torch.Tensor:
     """Sum over all but the last dimension: a product with a row of ones."""
     key = ("column_sums", *key_of(grad))
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is None:
         n = grad.shape[-1]
         rows = rows_of(grad)
@@ -517,7 +401,7 @@ def linear_backward(self, grad_output, weight, output_mask):
 
 def _grad_weight(x, grad) -> torch.Tensor:
     key = ("grad_weight", *key_of(x), *key_of(grad))
-    call = _plans.get(key)
+    call = plans.get(key)
     if call is None:
         left, right = rows_of(grad), rows_of(x)
         if left is None or right is None or left[0] != right[0] or left[0][0] > 1:
