@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 
 import webgpu_backend
+from webgpu_backend import tensor as T
 from webgpu_backend.ops.remember import keep, remembered
+from webgpu_backend.runtime.gpu import gpu
 
 
 def dispatches(f):
@@ -55,6 +57,35 @@ def test_the_function_itself_runs_once():
     twice(torch.randn(5, 3).to("webgpu"), 3.0)
     twice(torch.randn(5, 4).to("webgpu")[:, 1:], 3.0)
     assert calls == [2.0, 3.0, 3.0]
+
+
+def test_an_output_in_a_block_of_something_larger():
+    """The pool may give the output the block of an intermediate that was larger; the next output's block may not be."""
+    torch.webgpu.empty_cache()
+
+    @remembered
+    def spread(x):
+        total = (x * 2).sum()  # the product's block is free again, and a little larger than what is asked for next
+        return total.expand(270_000).clone()
+
+    x = torch.ones(330_000)
+    moved = x.to("webgpu")
+    first = spread(moved)
+    larger = T.block_of(first).size
+    assert larger > T.meta((270_000,), None, torch.float32).block_size, "the pool gave it no larger block"
+    exact = torch.empty(270_000, device="webgpu")
+    assert T.block_of(exact).size < larger
+    del exact  # the next output gets this one
+    for _ in range(3):
+        queue = gpu().queue
+        with queue.lock:
+            queue.recording = steps = []
+            try:
+                got = spread(moved)
+            finally:
+                queue.recording = None
+        assert steps[0].program.name.startswith("mul") and steps[0].buffers[-1].size >= x.numel() * 4
+        torch.testing.assert_close(got.cpu(), torch.full((270_000,), 660_000.0))
 
 
 def test_what_cannot_be_kept_runs_as_written():

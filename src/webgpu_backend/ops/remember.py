@@ -31,8 +31,8 @@ def keep(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-class _Gone(Exception):
-    """The owner of a constant has dropped it."""
+class _Stale(Exception):
+    """The owner of a constant has dropped it, or an output's block is less than what the plan did in it."""
 
 
 class _Plan:
@@ -76,7 +76,7 @@ def remembered(call):
             return _replay(plan, blocks)
         except BindingTooLarge:  # the same view, of a larger buffer
             return call(*args)
-        except _Gone:
+        except _Stale:
             del plans[key]
             return call(*args)
 
@@ -90,15 +90,17 @@ def remembered(call):
 
 def _replay(plan: _Plan, blocks: list):
     made, leases = [], []
-    for meta in plan.metas:
+    for meta, size in plan.metas:
         tensor, block = T.make(meta)
+        if block.size < size:
+            raise _Stale
         made.append(tensor)
         blocks.append(block)
     for size in plan.spaces:
         if size.__class__ is not int:
             constant = size()
             if constant is None:
-                raise _Gone
+                raise _Stale
             blocks.append(T.block_of(constant))
             continue
         lease = T.space(size)
@@ -151,14 +153,15 @@ def _plan(steps: list, result, blocks: list) -> _Plan | None:
         if t is None:
             places.append(None)
             continue
-        meta = T.meta(t.shape, t.stride(), t.dtype)
+        meta, size = T.meta(t.shape, t.stride(), t.dtype), 0
         if t.numel():
             block = T.block_of(t)
             if block in numbers or t.storage_offset() or t.untyped_storage().nbytes() != meta.nbytes:
                 return None  # an argument or a part of a larger buffer is given back
-            numbers[block] = count
+            # The pool may have given more than was asked for, and steps before may have worked in all of it.
+            numbers[block], size = count, block.size
         places.append(len(plan.metas))
-        plan.metas.append(meta)
+        plan.metas.append((meta, size))
         count += 1
     plan.spaces, plan.steps = [], []
     for step in steps:
