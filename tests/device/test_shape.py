@@ -85,6 +85,8 @@ def test_moves(dtype):
     same(lambda a: F.pad(a, (-1, -2)), a)
     same(lambda a: F.pad(a[:, 1:].transpose(0, 1), (2, 1)), a)
     same(lambda a: F.pad(a[:0], (0, 0, 0, 0, 2, 1), value=1), a)
+    if a.is_floating_point():
+        same(lambda a: torch.signbit(F.pad(a, (1, 2), value=-0.0)), a)
     same(lambda a: a.flip(0, 2), a)
     same(lambda a: a[..., 1:].flip(1), a)
     same(lambda a: a.roll(2), a)

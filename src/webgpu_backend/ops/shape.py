@@ -219,7 +219,8 @@ def _move(key, self, shape, layout, outside=0):
         offset = self.storage_offset() + extra
         args = (tuple(shape), self.element_size(), strides, offset, rules, shifts, sizes, keep, diagonal, caps())
         plan = remember(_PLANS, key, move.plan(*args))
-    params = plan.params + (bits(outside, self.dtype) if outside else _ZERO[self.element_size()])
+    zero = outside.__class__ is int and not outside  # not -0.0
+    params = plan.params + (_ZERO[self.element_size()] if zero else bits(outside, self.dtype))
     launch(plan.program, (self, out), params, plan.grid)
     return out
 
