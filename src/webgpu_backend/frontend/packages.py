@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -172,11 +173,12 @@ for _package in ("lightning.pytorch", "pytorch_lightning"):
 
 
 def _apply(name: str, module) -> None:
-    """Another release may have renamed what is patched: then it works as it does without us."""
+    """Another release may have renamed what is patched: then it works as it does without us, and the user is told."""
     try:
         PATCHES[name](module)
-    except (AttributeError, KeyError, TypeError):
-        pass
+    except (AttributeError, KeyError, TypeError) as error:
+        message = f"webgpu_backend does not know this release of {name}, which may not find the device: {error!r}"
+        warnings.warn(message, stacklevel=2)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
