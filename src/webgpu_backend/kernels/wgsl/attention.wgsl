@@ -346,32 +346,11 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endif %}
     }
 {% if mode == "forward" %}
-    // Each thread has summed its own columns.
-{% if t.shuffle %}
-{% for i in range(t.tm) %}
-{% for step in (1, 2, 4) %}
-    sum{{ i }} += subgroupShuffleXor(sum{{ i }}, {{ step }}u);
-{% endfor %}
-{% endfor %}
-{% else %}
-    workgroupBarrier();
-{% for i in range(t.tm) %}
-    row_values[((ty + {{ i * TY }}u) * {{ TX }}u + tx) / 4u][tx % 4u] = sum{{ i }};
-{% endfor %}
-    workgroupBarrier();
-{% endif %}
+{% include "attention_sums.wgsl" %}
 {% for i in range(t.tm) %}
     if (first + ty + {{ i * TY }}u < p.l) {
         let row = row_at + first + ty + {{ i * TY }}u;
-{% if t.shuffle %}
-        let total = sum{{ i }};
-{% else %}
-        var all = vec4<f32>(0.0);
-{% for g in range(TX // 4) %}
-        all += row_values[(ty + {{ i * TY }}u) * {{ TX // 4 }}u + {{ g }}u];
-{% endfor %}
-        let total = (all.x + all.y) + (all.z + all.w);
-{% endif %}
+{% include "attention_total.wgsl" %}
 {% if split %}
         let at = row * p.splits + part;
         if (tx == 0u) {
