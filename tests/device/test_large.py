@@ -119,6 +119,8 @@ def test_products(narrow, name):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex64], ids=str)
 @pytest.mark.parametrize("name", ["linear of odd sizes", "addmm scaled", "mm", "bmm of large matrices"])
 def test_products_of_other_dtypes(narrow, name, dtype):
+    if dtype.is_complex and name.startswith("linear") and torch.__version__ < "2.13":
+        pytest.skip("this torch has no gradient of a complex linear for any device but the CPU and CUDA")
     f, *shapes = PRODUCTS[name]
     compare(f, *[numbers(*s, dtype=dtype) for s in shapes], tolerance=TOLERANCE[dtype])
 
