@@ -164,15 +164,72 @@ class Attention(torch.autograd.Function):
         if torch.is_grad_enabled():
             if ctx.drop:
                 raise NotImplementedError("webgpu: the second derivative of attention with dropout")
-            q, k, v = (x.view_as(x) for x in (q, k, v))  # one tensor may be all three
-            inputs = [x for x, w in zip((q, k, v), wanted) if w]
-            grads = iter(torch.autograd.grad(_composed(q, k, v, mask, ctx.causal, ctx.scale), inputs, grad,
-                                             create_graph=True))  # fmt: skip
-            return (*[next(grads) if w else None for w in wanted], *[None] * 4)
+            return (*_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 4)
         with torch.no_grad():
             args = (grad, q, k, v, mask, out, lse, ctx.causal, ctx.scale, wanted)
             found = backward(*args, ctx.drop) if ctx.drop else _backward(*args)
             return (*found, *[None] * 4)
+
+
+class Products(torch.autograd.Function):
+    """Few scores of a narrow dtype, as products of float32 that round where PyTorch's fused kernels for the CPU and for
+    CUDA do: weights, relative to their row's largest, before they meet v; the output before it meets its gradient."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, mask, causal, scale):
+        wide_q, wide_k, wide_v = _wide(q, k, v)
+        scores = (wide_q @ wide_k.mT) * scale
+        allowed = mask
+        if causal:
+            allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+        if allowed is not None:
+            narrow = allowed.dtype != torch.bool
+            scores = scores + allowed.float() if narrow else scores.masked_fill(~allowed, -math.inf)
+        weights = torch._safe_softmax(scores, -1)
+        most = weights.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+        out = ((weights / most).to(q.dtype).float() @ wide_v * most).to(q.dtype)
+        ctx.save_for_backward(q, k, v, mask, out, weights)
+        ctx.causal, ctx.scale = causal, scale
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, mask, out, weights = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[:3]
+        if torch.is_grad_enabled():
+            return (*_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 3)
+        dtype, groups = q.dtype, q.shape[-3] // k.shape[-3]
+        wide_q, wide_k, wide_v = _wide(q, k, v)
+        grad = grad.float()
+        dq = dk = dv = None
+        if wanted[0] or wanted[1]:
+            delta = (grad * out).sum(-1, keepdim=True)
+            scores = (weights * (grad @ wide_v.mT - delta)).to(dtype).float() * ctx.scale
+        if wanted[0]:
+            dq = (scores @ wide_k).to(dtype)
+        if wanted[1]:
+            dk = _ungrouped(scores.mT @ wide_q, groups).to(dtype)
+        if wanted[2]:
+            dv = _ungrouped(weights.to(dtype).float().mT @ grad, groups).to(dtype)
+        return (dq, dk, dv, *[None] * 3)
+
+
+def _wide(q, k, v) -> list[torch.Tensor]:
+    groups = q.shape[-3] // k.shape[-3]
+    return [q.float(), *[t.float().repeat_interleave(groups, -3) if groups > 1 else t.float() for t in (k, v)]]
+
+
+def _ungrouped(x: torch.Tensor, groups: int) -> torch.Tensor:
+    """Gradients of heads that several queries' heads share."""
+    return x.unflatten(-3, (-1, groups)).sum(-3) if groups > 1 else x
+
+
+def _differentiable(grad, q, k, v, mask, causal, scale, wanted) -> list[torch.Tensor | None]:
+    """Gradients that have gradients."""
+    q, k, v = (x.view_as(x) for x in (q, k, v))  # one tensor may be all three
+    inputs = [x for x, w in zip((q, k, v), wanted) if w]
+    grads = iter(torch.autograd.grad(_composed(q, k, v, mask, causal, scale), inputs, grad, create_graph=True))
+    return [next(grads) if w else None for w in wanted]
 
 
 def _composed(q, k, v, mask, causal, scale):
@@ -220,6 +277,10 @@ def scaled_dot_product_attention(
     if query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
         if query.dtype == torch.float32 or dropout_p:
             raise Unsupported("webgpu: few scores are cheaper as products")
+        if query.dim() == 4 and torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value)):
+            scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
+            flat = [_four(t) for t in (query, key, value)]
+            return Products.apply(*flat, attn_mask, is_causal, scale)
         # Products of narrow dtypes would round the scores: as wide as the fused kernels compute.
         wide = [t.float() for t in (query, key, value)]
         if attn_mask is not None and attn_mask.dtype != torch.bool:
