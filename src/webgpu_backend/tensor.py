@@ -39,6 +39,7 @@ _NULL = ctypes.c_void_p(None)
 _NAME_ADDRESS = ctypes.cast(_CAPSULE_NAME, ctypes.c_void_p).value
 _NAME_OFFSET = object.__basicsize__ + 8  # in a capsule object: the pointer, then its name
 _reinterpret = torch._C._dynamo.guards._reinterpret_tensor
+Guards = torch._C._dynamo.guards.TensorGuards  # dtypes, sizes and strides of many tensors, compared at once
 _cpu_as_strided = torch.ops.aten.as_strided.default._op_dk
 _CPU = torch._C.DispatchKey.CPU
 _inference = torch.is_inference_mode_enabled

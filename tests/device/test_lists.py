@@ -5,6 +5,7 @@ import torch
 
 import webgpu_backend
 from webgpu_backend.launch import caps
+from webgpu_backend.ops.lists import Lists
 
 D = "webgpu"
 SHAPES = [(3, 5), (4,), (), (1,), (64, 9), (1025,), (7, 4), (2, 2, 2)] * 3
@@ -109,3 +110,71 @@ def test_fused_adamw_of_many(dtype):
         return [p.detach() for p in parameters]
 
     check(run(D), run("cpu"), 1e-5 if dtype is torch.float32 else 2e-2)
+
+
+def change_nothing(tensors):
+    return tensors
+
+
+def transpose(tensors):
+    tensors[0].t_()
+    return tensors
+
+
+def other_shape(tensors):
+    return [t.view(-1)[:16].view(2, 8) for t in tensors]
+
+
+def other_dtype(tensors):
+    return [t.view(torch.bfloat16).fill_(0.5) for t in tensors]
+
+
+def other_storage(tensors):
+    """The same pointers and sizes, with somebody else's elements behind them."""
+    kept = [t.cpu() for t in tensors]
+    shape, device = tensors[0].shape, tensors[0].device
+    tensors.clear()
+    whole = [torch.full((16,), 7.0, device=device) for _ in kept]
+    parts = [w[: shape.numel()].view(shape) for w in whole]
+    for part, values in zip(parts, kept):
+        part.copy_(values)
+    return parts
+
+
+def new_memory(tensors):
+    kept = [t.cpu() for t in tensors]
+    device = tensors[0].device
+    tensors.clear()
+    if device.type == D:
+        torch.webgpu.synchronize()
+        torch.webgpu.empty_cache()
+    return [t.to(device) for t in kept]
+
+
+@pytest.mark.parametrize("change, shape", [
+    (change_nothing, (3, 3)), (transpose, (3, 3)), (other_storage, (3, 3)), (new_memory, (3, 3)),
+    (transpose, (4, 4)), (other_shape, (4, 4)), (other_dtype, (4, 4)),
+])  # fmt: skip
+def test_what_is_known_of_a_list_is_looked_at_again(change, shape):
+    """The third call finds the lists held; after a change of the tensors there, the fourth must not."""
+
+    def run(device):
+        a, b = ([t.to(device) for t in tensors(seed, [shape] * 3)] for seed in range(2))
+        for _ in range(3):
+            torch._foreach_addcmul_(a, b, b, value=0.5)
+        a = change(a)
+        b = other_shape(b) if change is other_shape else other_dtype(b) if change is other_dtype else b
+        torch._foreach_addcmul_(a, b, b, value=0.5)
+        return [t.clone() if t._base is None else t._base.clone() for t in a]
+
+    check(run(D), run("cpu"), 2e-2 if change is other_dtype else 1e-5)
+
+
+def test_held_lists_are_not_looked_at_again(monkeypatch):
+    a, b = on_device([tensors(0), tensors(1)])
+    expected = [x + 3 * y for x, y in zip(tensors(0), tensors(1))]
+    torch._foreach_add_(a, b)
+    torch._foreach_add_(a, b)
+    monkeypatch.setattr(Lists, "_look", None)
+    torch._foreach_add_(a, b)
+    check(a, expected)

@@ -32,6 +32,7 @@ class Pool:
         self.lock = Lock()
         self.on_release = None  # called with the blocks about to be released
         self.dead: str | None = None
+        self.generation = 0  # moves when a uid may stand for another block than before
         self.bytes_live = 0
         self.bytes_reserved = 0
         self.bytes_peak = 0
@@ -72,6 +73,7 @@ class Pool:
             new.uid, block.uid = block.uid, new.uid
             self.blocks[new.uid], self.blocks[block.uid] = new, block
             new.meta = block.meta = None
+            self.generation += 1
             lease.block, fresh.block = new, block
         else:
             self.bytes_live += nbytes - block.nbytes
@@ -91,6 +93,7 @@ class Pool:
             return 0
         if self.on_release is not None:
             self.on_release(victims)
+        self.generation += 1
         total = 0
         for block in victims:
             lib.wgpuBufferRelease(block.handle)
