@@ -2,10 +2,13 @@
 
 import gc
 
+import pytest
 import torch
 import torch.nn.functional as F
 
 import webgpu_backend
+from webgpu_backend.runtime import queue as runtime_queue
+from webgpu_backend.runtime.gpu import gpu
 
 
 def counted(f, *keys):
@@ -58,6 +61,34 @@ def test_chained_adds_are_few_submits():
     dispatches, submits = counted(chain, "dispatches", "submits")
     assert dispatches == 100 and submits <= 5
     torch.testing.assert_close(chain.result.cpu(), a.cpu() * 101)
+
+
+def test_a_large_dispatch_is_submitted_at_once(monkeypatch):
+    """So that a GPU does not idle while the next calls are recorded; the next time it takes twice as much."""
+    a = torch.rand(64).to("webgpu")
+    torch.webgpu.synchronize()
+    monkeypatch.setattr(gpu().queue, "large", 1)
+    assert counted(lambda: a + a, "submits") == (1,)
+    assert counted(lambda: a + a, "submits") == (0,)
+    torch.webgpu.synchronize()
+    assert gpu().queue.large == gpu().queue.first_large
+
+
+@pytest.mark.parametrize("spin", [0.0, 10.0])
+def test_a_wait_asks_before_it_sleeps(monkeypatch, spin):
+    asked, poll = [], runtime_queue._poll
+
+    def counted_poll(device, wait, index):
+        asked.append(wait)
+        return poll(device, wait, index)
+
+    monkeypatch.setattr(runtime_queue, "_poll", counted_poll)
+    monkeypatch.setattr(gpu().queue, "spin", spin)
+    a = torch.rand(256, 256)
+    x = a.to("webgpu")
+    assert abs((x @ x).sum().item() - (a @ a).sum().item()) < 10
+    assert torch.equal((x + x).cpu(), a + a)
+    assert (1 in asked) <= (spin == 0.0) and 0 in asked
 
 
 def test_a_new_shape_compiles_nothing():

@@ -166,6 +166,18 @@ def to_host(source: torch.Tensor, target: torch.Tensor) -> None:
     target.copy_(host)
 
 
+def _as_it_lies(source: torch.Tensor, dtype, format) -> bool:
+    """A copy to the host of this dtype and format has the source's bytes, in order."""
+    return (
+        dtype in (None, source.dtype)
+        and format in _KEEPS
+        and source.is_contiguous()
+        and T.block_of(source) is not None  # it is on this device, and not empty
+        and _word_aligned(source)
+        and not _marked(source)
+    )
+
+
 def _word_aligned(tensor: torch.Tensor) -> bool:
     return tensor.storage_offset() * tensor.element_size() % 4 == 0
 
@@ -260,6 +272,10 @@ def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_
     """Registered because torch's own would pin the host's memory for a copy that need not be waited for."""
     if device is None and layout is None and dtype in T.DTYPES and self.dtype in T.DTYPES and not _marked(self):
         return _copied(self, dtype, memory_format)  # a cast
+    if device is not None and device.type == "cpu" and _as_it_lies(self, dtype, memory_format):
+        out = torch.empty(self.shape, dtype=self.dtype)
+        _read(self, out)
+        return out
     if layout is not None and layout is not torch.strided:
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
     dtype = self.dtype if dtype is None else dtype

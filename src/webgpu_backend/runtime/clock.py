@@ -46,7 +46,7 @@ class Clock:
         encoder = self.queue._open_encoder()
         lib.wgpuCommandEncoderResolveQuerySet(encoder, self.queries, 0, 2 * count, self.results.handle, 0)
         memory = ffi.new("char[]", 16 * count)
-        self.queue.read(self.results, 0, ffi.cast("uintptr_t", memory), 16 * count)
+        self.queue.read(self.results, 0, int(ffi.cast("uintptr_t", memory)), 16 * count)
         ticks = struct.unpack(f"<{2 * count}Q", ffi.buffer(memory, 16 * count))
         self.times += [(a * self.period, b * self.period) for a, b in zip(ticks[::2], ticks[1::2])]
 

@@ -2,6 +2,7 @@
 
 import struct
 from threading import RLock
+from time import perf_counter
 
 from ..program import Caps, Dispatch, Program, Window
 from . import faults, transfer
@@ -15,6 +16,12 @@ from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
 # The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.
 FIRST_BATCH = 16
 LARGEST_BATCH = 256
+# A dispatch of so many workgroups is submitted at once, and twice as many the next time: a GPU that has been waited for
+# would idle while the calls after it are recorded. For less, the submit takes longer than the work.
+FIRST_LARGE = 1024
+# Seconds for which a wait asks a GPU again and again: to be woken takes 40 to 60 us more. A software adapter needs the
+# core for the work itself.
+SPIN = 2e-3
 RING_SLOT = 256
 ARENA_BYTES = 1 << 20
 MAX_BIND_GROUPS = 16384
@@ -24,11 +31,16 @@ _set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
 _set_immediates = lib.wgpuComputePassEncoderSetImmediates
 _dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
 _write_buffer = lib.wgpuQueueWriteBuffer
+_poll = lib.wgpuDevicePoll
+_map_async = lib.wgpuBufferMapAsync
+_mapped_range = lib.wgpuBufferGetConstMappedRange
+_MAP_READ, _MAPPED = lib.WGPUMapMode_Read, lib.WGPUMapAsyncStatus_Success
+_CHARS, _INTS = ffi.typeof("char *"), ffi.typeof("int *")
 
 
 @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
 def _mapped(status, message, userdata1, _userdata2):
-    ffi.cast("int *", userdata1)[0] = status
+    ffi.cast(_INTS, userdata1)[0] = status
 
 
 class Queue:
@@ -47,6 +59,9 @@ class Queue:
         self.used: list[tuple] = []  # the buffers of each command in the open batch
         self.count = 0
         self.limit = FIRST_BATCH
+        gpu = caps.kind == "gpu"
+        self.spin = SPIN if gpu else 0.0
+        self.first_large = self.large = FIRST_LARGE if gpu else 1 << 62
         self._submitted = 0
         self.submits = 0
         self.bind_groups_created = 0
@@ -109,6 +124,10 @@ class Queue:
                     self._end_pass()  # a pass of its own for each dispatch that is timed
             self.count = count = self.count + 1
             if count >= self.limit:
+                self.limit = min(2 * count, LARGEST_BATCH)
+                self.flush()
+            elif x * y * z >= self.large:
+                self.large *= 2
                 self.flush()
 
     def _prepare(self, program: Program, buffers: tuple):
@@ -238,7 +257,6 @@ class Queue:
         self.submits += 1
         self.used.clear()
         self._arena_used = 0
-        self.limit = min(self.limit * 2, LARGEST_BATCH)
         if self._ring_used:
             _write_buffer(self.queue, self._ring_block.handle, 0, ffi.from_buffer(self._ring), self._ring_used)
             self._ring_used = 0
@@ -270,8 +288,13 @@ class Queue:
             self._wait()
 
     def _wait(self) -> None:
-        lib.wgpuDevicePoll(self.device, 1, NULL)
+        stop = perf_counter() + self.spin
+        while not _poll(self.device, 0, NULL) & 1:  # the library answers in the lowest byte alone
+            if perf_counter() > stop:
+                _poll(self.device, 1, NULL)
+                break
         self.limit = FIRST_BATCH
+        self.large = self.first_large
         if self.dead:
             raise DeviceLost(self.dead)
 
@@ -334,7 +357,7 @@ class Queue:
             if nbytes >= transfer.LARGE:
                 at = nbytes - 4096 & ~3  # the rest goes the way that looks at the fault words
                 self._transfer.download(block, offset, int(pointer), at)
-            self._read_chunk(block, offset + at, ffi.cast("char *", pointer) + at, nbytes - at)
+            self._read_chunk(block, offset + at, ffi.cast(_CHARS, pointer + at), nbytes - at)
             self.bytes_read += nbytes
 
     def _read_chunk(self, block: Block, offset: int, target, nbytes: int) -> None:
@@ -348,14 +371,21 @@ class Queue:
         if watched:
             handle = self._faults.block.handle
             lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, handle, 0, staging, size, faults.BYTES)
-        self.flush()
-        self._status[0] = 0
-        with checked(f"reading {nbytes} bytes"):
-            lib.wgpuBufferMapAsync(staging, lib.WGPUMapMode_Read, 0, end, self._map_info)
+        self._submit(*self._close())
+        status = self._status
+        status[0] = 0
+        error = None
+        error_handler.capture("read")
+        try:
+            _map_async(staging, _MAP_READ, 0, end, self._map_info)
             self._wait()
-        if self._status[0] != lib.WGPUMapAsyncStatus_Success:
-            raise DeviceError(f"reading {nbytes} bytes: mapping failed with status {self._status[0]}")
-        mapped = ffi.cast("char *", lib.wgpuBufferGetConstMappedRange(staging, 0, end))
+        finally:
+            error = error_handler.release("read")
+        if error is not None:
+            raise classify(error[0], f"reading {nbytes} bytes: {error[1]}")
+        if status[0] != _MAPPED:
+            raise DeviceError(f"reading {nbytes} bytes: mapping failed with status {status[0]}")
+        mapped = ffi.cast(_CHARS, _mapped_range(staging, 0, end))
         ffi.memmove(target, mapped, nbytes)
         words = struct.unpack(f"<{faults.WORDS}I", ffi.buffer(mapped + size, faults.BYTES)) if watched else (0,)
         lib.wgpuBufferUnmap(staging)
