@@ -1,5 +1,7 @@
 """Sorting and selection against the CPU: stability, NaN, exact int64, every dtype, dimension and length class."""
 
+import sys
+
 import pytest
 import torch
 from _close import adapter_class, close  # noqa: F401
@@ -105,3 +107,83 @@ def test_short_rows_choose_among_equals_as_the_cpu(dtype):
             assert torch.equal(d.kthvalue(k, 1).indices.cpu(), x.kthvalue(k, 1).indices)
     x = torch.randint(0, 4, (3, 9, 5), generator=g).to(dtype)
     assert torch.equal(x.to("webgpu").topk(4, 1).indices.cpu(), x.topk(4, 1).indices)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the order of equal values is that of libstdc++")
+def test_short_sorts_leave_equals_as_the_cpu(adapter_class):  # noqa: F811
+    """Values of up to 16 bits, up to 8,192 of them, without stable=True; and the index of the mode, of every dtype."""
+    g = torch.Generator().manual_seed(0)
+    for shape in [(17,), (40,), (4, 256), (257,), (1000,), (8000,), (8192,), (5, 300), (3, 100, 4)]:
+        dim = 1 if len(shape) == 3 else -1
+        for dtype in (torch.float16, torch.bfloat16, torch.uint8, torch.bool, torch.int16, torch.float32, torch.int64):
+            for values in (2, 300) if len(shape) > 1 else (2, 100, 30000):
+                x = torch.randint(0, values, shape, generator=g).to(dtype)
+                if dtype.is_floating_point:
+                    flat = x.view(-1)
+                    flat[::5] *= -1
+                    flat[1::11] = float("inf")
+                    if values == 2:
+                        flat[3::7] = float("nan")
+                d = x.to("webgpu")
+                if dtype.itemsize <= 2:
+                    close(d.sort(dim), x.sort(dim), 0)
+                    close(d.argsort(dim, descending=True), x.argsort(dim, descending=True), 0)
+                    close(d.sort(dim=dim, stable=True), x.sort(dim=dim, stable=True), 0)
+                if not x.isnan().any():  # which the CPU's mode does not order
+                    close(d.mode(dim), x.mode(dim), 0)
+    x = torch.randint(0, 50, (60, 40), generator=g).half()
+    close(x.to("webgpu").t()[3:].msort(), x.t()[3:].msort(), 0)
+
+
+def test_a_short_sort_ends_where_every_pivot_is_bad(adapter_class):  # noqa: F811
+    """Against an adversary std::sort gives up its pivots for a heap; here other pivots are drawn."""
+    for length in (100, 1500, 8192):
+        x = _bad_for_quicksort(length)
+        values, indices = x.to("webgpu").sort()
+        close(values, torch.arange(length, dtype=torch.int16), 0)
+        close(indices, x.long().argsort(), 0)
+
+
+def _bad_for_quicksort(length: int) -> torch.Tensor:
+    """M. D. McIlroy, A Killer Adversary for Quicksort: values are decided only as the sort asks for them, and the
+    pivot always becomes one of the least."""
+    undecided, value, decided, candidate = length, [length] * length, 0, 0
+
+    def less(a: int, b: int) -> bool:
+        nonlocal decided, candidate
+        if value[a] == undecided and value[b] == undecided:
+            chosen = a if a == candidate else b
+            value[chosen] = decided
+            decided += 1
+        if value[a] == undecided:
+            candidate = a
+        elif value[b] == undecided:
+            candidate = b
+        return value[a] < value[b]
+
+    order, end, levels = list(range(length)), length, 0
+    while end > 16 and levels < 4 * length.bit_length():  # the largest segment alone: the adversary starves the rest
+        first = length - end
+        last = length - 1
+        a, b, c = first + 1, first + end // 2, last
+        if less(order[a], order[b]):
+            chosen = b if less(order[b], order[c]) else c if less(order[a], order[c]) else a
+        else:
+            chosen = a if less(order[a], order[c]) else c if less(order[b], order[c]) else b
+        order[first], order[chosen] = order[chosen], order[first]
+        i, j = first + 1, last
+        while True:
+            while less(order[i], order[first]):
+                i += 1
+            while less(order[first], order[j]):
+                j -= 1
+            if i >= j:
+                break
+            order[i], order[j] = order[j], order[i]
+            i, j = i + 1, j - 1
+        end, levels = length - i, levels + 1
+    for i in range(length):
+        if value[i] == undecided:
+            value[i] = decided
+            decided += 1
+    return torch.tensor(value, dtype=torch.int16)

@@ -13,6 +13,7 @@ from .render import render
 WORKGROUP = {"gpu": 256, "cpu": 16}
 SPAN = {"gpu": 4, "cpu": 64}  # elements that a thread merges
 REGISTERS = 8
+LONGEST = 8192  # a sort of at most so many elements leaves equal values as std::sort does
 SHORT = 63  # rows that are selected from by the CPU's own algorithm, which is another one from 64 on
 FEW = 17  # of which so many are sorted by insertion
 FIELDS = ("groups", "blocks", "length", "inner", "flip", "stride", "keep", "width", "span")
@@ -42,8 +43,17 @@ def block_for(length: int, key_words: int, caps: Caps) -> int:
     return next((b for b in (64, 256) if length <= b), largest)
 
 
+def team_for(length: int, caps: Caps) -> int:
+    """Threads that sort a row as std::sort does: none has more than 32 elements."""
+    each, most = (32, 256) if caps.kind == "cpu" else (8, 512)
+    team = 8
+    while team * each < length and team < most:
+        team *= 2
+    return min(team, caps.workgroup_size)
+
+
 def grid_of(groups: int, kind: str, caps: Caps) -> tuple[int, int, int]:
-    return spread(groups if kind == "block" else -(-groups // WORKGROUP[caps.kind]), caps)
+    return spread(groups if kind in ("block", "quick") else -(-groups // WORKGROUP[caps.kind]), caps)
 
 
 @cache
@@ -55,11 +65,16 @@ def program(kind: str, source: DType | None, key_words: int, block: int, caps: C
     if source is None:
         head += f"@group(0) @binding(0) var<storage, read> b_pairs: array<{pair}>;\n"
     head += f"@group(0) @binding(1) var<storage, read_write> b_out: array<{pair}>;\n"
+    if kind == "quick":
+        head += f"@group(0) @binding(2) var<storage, read_write> b_work: array<{pair}>;\n"
     key = "" if source is None else "f64" if source.name == "float64" else source.carrier
     workgroup = min(block // 2, WORKGROUP["gpu"]) if kind == "block" else WORKGROUP[caps.kind]
+    template = "sort.wgsl"
+    if kind == "quick":
+        template, workgroup = "sort_quick.wgsl", block
     text = render(
-        "sort.wgsl", caps, head=head, kind=kind, key=key, words=key_words, source=source is not None, block=block,
-        workgroup=workgroup, network=_NETWORK, **access,
+        template, caps, head=head, kind=kind, key=key, words=key_words, source=source is not None, block=block,
+        workgroup=workgroup, longest=LONGEST, network=_NETWORK, **access,
     )  # fmt: skip
     name = f"sort_{kind}{block}_{source.short if source else f'pairs{key_words}'}"
-    return Program(name, text, "rw", packer.size), packer
+    return Program(name, text, "rww" if kind == "quick" else "rw", packer.size), packer

@@ -9,7 +9,7 @@ from ..kernels import search
 from ..launch import caps, launch
 from .indexed import run
 from .scan import accumulate, blocks_of
-from .sort import _ready, _reduced, sorted_pairs, take
+from .sort import _ready, _reduced, fits_quick, quick_pairs, sorted_pairs, take
 from .table import custom
 
 
@@ -216,7 +216,8 @@ def mode(self, dim=-1, keepdim=False):
     if not x.numel():
         return T.empty(shape, x.dtype), T.empty(shape, torch.int64)
     sizes = outer, length, inner = blocks_of(x.shape, dim)
-    pairs, stride = sorted_pairs(x, sizes, False)
+    # The index is that of the last of the equal values, in the CPU's order where that is known.
+    pairs, stride = (quick_pairs if fits_quick(sizes) else sorted_pairs)(x, sizes, False)
     counts = T.empty((outer * inner, length), torch.int32)
     run(search.over_pairs("runs", T.dtype_of(x), caps()), (pairs,), (counts,), length)
     best = counts.argmax(1).reshape(outer, inner)

@@ -20,13 +20,13 @@ def _pairs(count: int, words: int) -> torch.Tensor:
     return T.empty((count * words,), torch.int64)
 
 
-def _pass(kind, block, source, out, words, values) -> None:
+def _pass(kind, block, source, out, words, values, *more) -> None:
     """One dispatch; `values` are groups, blocks, length, inner, flip, stride, keep, width and span."""
     tensor, dtype = source
     groups = values[0]
     program, packer = sort.program(kind, dtype, words, block, caps())
     offsets = (tensor.storage_offset(),) if dtype is not None else ()
-    launch(program, (tensor, out), packer.pack(*values, *offsets), sort.grid_of(groups, kind, caps()))
+    launch(program, (tensor, out, *more), packer.pack(*values, *offsets), sort.grid_of(groups, kind, caps()))
 
 
 def sorted_pairs(x: torch.Tensor, sizes, descending: bool, keep: int | None = None):
@@ -58,6 +58,23 @@ def sorted_pairs(x: torch.Tensor, sizes, descending: bool, keep: int | None = No
               (rows * blocks, blocks, length, 1, 0, length, 0, width, span))  # fmt: skip
         out, spare = spare, out
         width *= 2
+    return out, length
+
+
+def fits_quick(sizes) -> bool:
+    """Few elements, and rows that std::sort does not sort by insertion alone, which is stable."""
+    outer, length, inner = sizes
+    return 16 < length <= outer * length * inner <= sort.LONGEST
+
+
+def quick_pairs(x: torch.Tensor, sizes, descending: bool) -> tuple[torch.Tensor, int]:
+    """As sorted_pairs, but equal values come as std::sort of libstdc++ leaves them."""
+    outer, length, inner = sizes
+    rows, words = outer * inner, sort.words(T.dtype_of(x))
+    out, work = _pairs(rows * length, words), _pairs(rows * length, words)
+    flip = 0xFFFFFFFF if descending else 0
+    team = sort.team_for(length, caps())
+    _pass("quick", team, (x, T.dtype_of(x)), out, words, (rows, 1, length, inner, flip, length, 0, 0, 0), work)
     return out, length
 
 
@@ -107,22 +124,24 @@ def _ready(op: str, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
 
 @custom("sort.stable")
 def sort_stable(self, *, stable=None, dim=-1, descending=False):
-    return _sort(self, dim, descending)
+    return _sort(self, dim, descending, bool(stable))
 
 
 @remembered
-def _sort(self, dim, descending):
+def _sort(self, dim, descending, stable):
     x, dim = _ready("sort", self, dim)
     if not self.numel():
         return T.empty(self.shape, self.dtype), T.empty(self.shape, torch.int64)
     sizes = blocks_of(x.shape, dim)
-    pairs, stride = sorted_pairs(x, sizes, descending)
+    # Values of 16 bits and less are full of ties: a short sort leaves them as the CPU does.
+    quick = not stable and x.element_size() <= 2 and fits_quick(sizes)
+    pairs, stride = (quick_pairs if quick else sorted_pairs)(x, sizes, descending)
     return take("take", x, sizes, pairs, stride, self.shape, sizes[1])
 
 
 @custom("sort")
 def sort_default(self, dim=-1, descending=False):
-    return _sort(self, dim, descending)
+    return _sort(self, dim, descending, False)
 
 
 @custom("topk")
