@@ -1,5 +1,6 @@
 """Convolutions and their gradients against CPU torch."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -109,6 +110,25 @@ def test_big_gpu_kernels(case, big_gpu):
 def test_big_gpu_tiles(case, dtype, big_gpu):
     run(case, dtype, times=3)
     assert any(key[0] == "winograd" for key in conv_tables._calls)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_big_gpu_tiles_keep_infinities_in_their_places(dtype, big_gpu):
+    x, w = torch.randn(2, 32, 9, 10), torch.randn(33, 32, 3, 3)
+    x[0, 3, 4, 5], x[0, 7, 0, 0], x[1, 30, 8, 9] = math.inf, -math.inf, math.nan
+    x[1, 2, 2, 2] = 3e38 if dtype == torch.float32 else 6e4  # the transforms alone overflow
+    x, w = x.to(dtype), (w * 0.1).to(dtype)
+    w[5, 1, 1, 2 if dtype == torch.float32 else 1] = -math.inf  # the CPU's other kernels multiply the padding, too
+    results = []
+    for device in ("cpu", "webgpu"):
+        leaf = x.to(device).requires_grad_()
+        y = F.conv2d(leaf, w.to(device), padding=1)
+        dy = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype)
+        dy[0, 2, 3, 3], dy[1, 4, 7, 2] = math.inf, math.nan
+        results.append((y.detach(), *torch.autograd.grad(y, leaf, dy.to(device))))
+    assert any(key[0] == "winograd" for key in conv_tables._calls)
+    for wanted, got in zip(*results):
+        torch.testing.assert_close(got.cpu(), wanted, rtol=1e-2, atol=1e-2, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

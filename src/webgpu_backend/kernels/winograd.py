@@ -1,7 +1,8 @@
 """3x3 convolutions of step one by Winograd's tiles: 2x2 outputs from 4x4 inputs with 16 products instead of 36.
 
 Images, weights and gradients are transformed, multiplied as 16 matrices, and transformed back. The same tiles serve
-the weights' gradient (3x3 outputs of a 2x2 window). In float32 the result is as good as that of the plain sum.
+the weights' gradient (3x3 outputs of a 2x2 window). In float32 the result is as good as that of the plain sum. A tile
+that comes out with an infinity or NaN is summed plainly, so these stay in their places (but for the weights' gradient).
 """
 
 from functools import cache
@@ -18,7 +19,8 @@ _FIELDS = {
     "image": ("tiles", "tiles_h", "tiles_w", "images", "height", "width", "x_o", "s_n", "s_c", "s_h", "s_w",
               "pad_h", "pad_w"),
     "weight": ("rows", "x_o", "s_m", "s_k"),
-    "out": ("tiles", "tiles_h", "tiles_w", "images", "height", "width", "channels"),
+    "out": ("tiles", "tiles_h", "tiles_w", "images", "height", "width", "channels", "depth", "x_height", "x_width",
+            "x_o", "s_n", "s_c", "s_h", "s_w", "pad_h", "pad_w", "w_o", "s_m", "s_k"),
     "back": (),
 }  # fmt: skip
 
@@ -28,7 +30,8 @@ def step(kind: str, dtype: DType, total: int, words, caps: Caps, flip: bool = Fa
     `total` tiles. `bias`: offset and stride."""
     program = _program(kind, dtype, flip, bool(bias), caps)
     words = [total, *words, *bias]
-    bindings = ("a", "c", "out") if bias else ("a", "out")
+    sources = ("source", "weight") if kind == "out" else ()
+    bindings = ("a", *sources, "c", "out") if bias else ("a", *sources, "out")
     return Step(program, bindings, pack(f"<{len(words)}I", *words), grid(total, 128, caps))
 
 
@@ -38,6 +41,8 @@ def _program(kind: str, dtype: DType, flip: bool, bias: bool, caps: Caps) -> Pro
     turned = kind in ("out", "back")  # from float32, rather than to it
     read, written = (FLOAT32, dtype) if turned else (dtype, FLOAT32)
     bindings = [("x_in", "read", elements.array_type(read, "e", caps))]
+    if kind == "out":
+        bindings += [(name, "read", elements.array_type(dtype, "e", caps)) for name in ("source", "weight")]
     if bias:
         bindings.append(("c_in", "read", elements.array_type(dtype, "e", caps)))
     mode = elements.element_mode(written, caps, True)

@@ -77,29 +77,28 @@ def _product(mode: str, m: int, n: int, k: int, a, b):
     return tables.run(call, a, b)
 
 
-def _image(x, turned, bias, shape, padding):
-    """Tiles of x times transformed weights [16, k, rows], back to an image of `shape`."""
+def _image(x, weight, s_m: int, s_k: int, flip: bool, bias, shape, padding):
+    """Tiles of x times transformed weights, back to an image of `shape`; rows of weights are s_m apart, columns s_k."""
     tiles = Tiles(shape[0], (1, *shape[2:]))
-    rows, k = shape[1], turned.shape[1]
+    rows, k = shape[1], x.shape[1]
+    turned = _weights(weight, rows, k, s_m, s_k, flip)
     found = _product("image", rows, tiles.count, k, turned, _spread(x, k, tiles, padding))
     out = T.empty(shape, x.dtype)
-    words = (*tiles.words, *shape[2:], rows)
+    source = (k, *x.shape[2:], x.storage_offset(), *x.stride(), *padding, weight.storage_offset(), s_m, s_k)
+    words = (*tiles.words, *shape[2:], rows, *source)
     extra = () if bias is None else (bias.storage_offset(), bias.stride(0))
-    back = step("out", T.dtype_of(x), rows * tiles.count, words, caps(), bias=extra)
-    _run(back, *((found, out) if bias is None else (found, bias, out)))
+    back = step("out", T.dtype_of(x), rows * tiles.count, words, caps(), flip, extra)
+    _run(back, found, x, weight, *(() if bias is None else (bias,)), out)
     return out
 
 
 def forward(x, weight, bias, shape, padding):
     """`weight` is contiguous."""
-    rows, k = weight.shape[:2]
-    return _image(x, _weights(weight, rows, k, 9 * k, 9, False), bias, shape, padding)
+    return _image(x, weight, 9 * weight.shape[1], 9, False, bias, shape, padding)
 
 
 def backward_image(dy, weight, bias, shape, padding):
-    k, rows = weight.shape[:2]
-    turned = _weights(weight, rows, k, 9, 9 * rows, True)
-    return _image(dy, turned, bias, shape, tuple(2 - p for p in padding))
+    return _image(dy, weight, 9, 9 * weight.shape[1], True, bias, shape, tuple(2 - p for p in padding))
 
 
 def backward_weight(x, dy, shape, padding):
