@@ -55,6 +55,7 @@ class Outcome:
     database: str = "op"
     aten: str = ""  # the operator that an entry of the operator database is about
     readings: list = field(default_factory=list)  # what had to be read into "right": see READINGS
+    example: str = ""  # where the CPU's 16-bit answer is another: ours, its own, and its float32 one
 
 
 def to_device(x, device):
@@ -93,7 +94,7 @@ def check(op, dtype, device="webgpu", limit=10) -> Outcome:
     def samples():
         return islice(op.sample_inputs("cpu", dtype, requires_grad=differentiable), limit)
 
-    return run(outcome, samples, lambda sample: compare(op, sample, dtype, device, differentiable, outcome.readings))
+    return run(outcome, samples, lambda sample: compare(op, sample, dtype, device, differentiable, outcome))
 
 
 def check_ref(op, dtype, device="webgpu", limit=3) -> Outcome:
@@ -101,7 +102,7 @@ def check_ref(op, dtype, device="webgpu", limit=3) -> Outcome:
     outcome = Outcome(name_of(op), str(dtype).removeprefix("torch."), database="ref")
 
     def compare_one(sample):
-        return compare(op, sample, dtype, device, False, outcome.readings)
+        return compare(op, sample, dtype, device, False, outcome)
 
     return run(outcome, lambda: islice(op.sample_inputs("cpu", dtype), limit), compare_one)
 
@@ -148,8 +149,9 @@ def _first_lines(error) -> str:
     return " / ".join(line for line in str(error).splitlines() if line.strip())[:400]
 
 
-def compare(op, sample, dtype, device, differentiable, readings) -> bool:
-    """False where the CPU itself refuses the sample. Adds to `readings` those that the answer needs."""
+def compare(op, sample, dtype, device, differentiable, outcome: Outcome) -> bool:
+    """False where the CPU itself refuses the sample. Adds to the outcome's readings those that the answer needs."""
+    readings = outcome.readings
     if name_of(op) in UNMOVABLE:
         raise Unmovable("its samples hold what cannot be moved")
     moved, process = move(sample, device), sample.output_process_fn_grad
@@ -189,21 +191,60 @@ def compare(op, sample, dtype, device, differentiable, readings) -> bool:
         if dtype not in (torch.float16, torch.bfloat16):
             raise
         readings.append("rounding")
+        outcome.example = outcome.example or example(op, sample, moved, dtype, differentiable)
         compare_with_float32(op, sample, got, moved, dtype, differentiable)
     return True
+
+
+def example(op, sample, moved, dtype, differentiable) -> str:
+    """The result or gradient in which the device and the CPU differ, where they differ most."""
+    ours, theirs, exact = (
+        results(op, s, differentiable) for s in (moved, sample, sample.transform(lambda x: widen(x, dtype)))
+    )
+    rtol, atol = TOLERANCE[dtype]
+    for (what, a), (_, b), (_, c) in zip(ours, theirs, exact):
+        apart = ~torch.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+        if apart.any():
+            distance = torch.where(apart, (a.float() - b.float()).abs(), -1).nan_to_num(float("inf"))
+            worst = int(distance.argmax())
+            a, b, c = (f"{x.flatten()[worst].item():.5g}" for x in (a, b, c))
+            shape = tuple(next(t for t in tree_leaves(sample.input) if isinstance(t, torch.Tensor)).shape)
+            return f"{what} for {shape}: {int(apart.sum())} of {apart.numel()} differ; {a}, CPU {b}, float32 {c}"
+    return ""
+
+
+def results(op, sample, differentiable) -> list[tuple[str, torch.Tensor]]:
+    """On the CPU: results, then gradients, by name."""
+    torch.manual_seed(1)
+    out = sample.output_process_fn_grad(op(sample.input, *sample.args, **sample.kwargs))
+    outputs = [t for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
+    found = [("result", _host(t)) for t in outputs]
+    inputs = [t for t in tree_leaves((sample.input, sample.args, sample.kwargs)) if _wants_grad(t)]
+    outputs = [t for t in outputs if t.requires_grad]
+    if differentiable and inputs and outputs:
+        grads = torch.autograd.grad(outputs, inputs, seeds_of(outputs, outputs), allow_unused=True)
+        found += [("gradient", _host(g)) for g in grads if g is not None]
+    return found
+
+
+def seeds_of(outputs, targets) -> list[torch.Tensor]:
+    """The same gradient for what stands on either device, drawn on the CPU in the dtype of `outputs`."""
+    generator = torch.Generator().manual_seed(7)
+    drawn = [torch.randn(t.shape, dtype=t.dtype, generator=generator) for t in outputs]
+    return [seed.to(dtype=t.dtype, device=t.device) for seed, t in zip(drawn, targets)]
+
+
+def widen(x, dtype):
+    if isinstance(x, torch.Tensor):
+        wide = x.detach().float() if x.dtype == dtype else x.detach().clone()
+        return wide.requires_grad_(x.requires_grad)
+    return torch.float32 if x is dtype else x
 
 
 def compare_with_float32(op, sample, got, moved, dtype, differentiable) -> None:
     """The device computes 16-bit floats in float32 and rounds once; the CPU may round at every step. An answer within
     tolerance of the CPU's own float32 one, rounded, is right too."""
-
-    def widen(x):
-        if isinstance(x, torch.Tensor):
-            wide = x.detach().float() if x.dtype == dtype else x.detach().clone()
-            return wide.requires_grad_(x.requires_grad)
-        return torch.float32 if x is dtype else x
-
-    wide = sample.transform(widen)
+    wide = sample.transform(lambda x: widen(x, dtype))
     torch.manual_seed(1)
     want = sample.output_process_fn_grad(op(wide.input, *wide.args, **wide.kwargs))
     narrow = tree_map(lambda x: x.to(dtype) if isinstance(x, torch.Tensor) and x.dtype == torch.float32 else x, want)
@@ -275,14 +316,11 @@ def compare_gradients(got, want, sample, moved, dtype, cast=None) -> None:
     if not theirs or not theirs_in:
         return
     assert len(ours) == len(theirs), "other outputs are differentiable than on the CPU"
-    generator = torch.Generator().manual_seed(7)
-    seeds = [torch.randn(t.shape, dtype=t.dtype, generator=generator) for t in theirs]
     try:
-        want_grads = torch.autograd.grad(theirs, theirs_in, seeds, allow_unused=True)
+        want_grads = torch.autograd.grad(theirs, theirs_in, seeds_of(theirs, theirs), allow_unused=True)
     except Exception:  # the CPU has no gradient for this sample
         return
-    moved_seeds = [s.to(dtype=o.dtype, device=o.device) for s, o in zip(seeds, ours)]
-    got_grads = torch.autograd.grad(ours, ours_in, moved_seeds, allow_unused=True, retain_graph=True)
+    got_grads = torch.autograd.grad(ours, ours_in, seeds_of(theirs, ours), allow_unused=True, retain_graph=True)
     for a, b in zip(got_grads, want_grads):
         assert (a is None) == (b is None), "a gradient is missing on one side"
         if b is not None and b.layout is torch.strided:

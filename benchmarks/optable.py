@@ -65,18 +65,23 @@ def shorts(dtypes) -> str:
 
 
 def left(results) -> list[str]:
-    """What is not right, or not without the CPU: one line per entry, dtypes together."""
-    rows: dict[tuple, set] = defaultdict(set)
+    """What is not right, or not without the CPU: one line per entry, dtypes together, with the first example."""
+    rows: dict[tuple, dict[str, str]] = defaultdict(dict)
     for r in results:
         if r["status"] in ("wrong", "error"):
-            rows[r["database"], r["name"], "not as the CPU"].add(r["dtype"])
+            what = "not as the CPU"
         elif r["status"] == "right" and r["readings"]:
-            rows[r["database"], r["name"], f"right by reading only: {', '.join(r['readings'])}"].add(r["dtype"])
+            what = f"right by reading only: {', '.join(r['readings'])}"
         elif r["status"] == "right" and r["fallbacks"]:
-            names = ", ".join(f"`{n.removeprefix('aten::')}`" for n in sorted(r["fallbacks"]))
-            rows[r["database"], r["name"], f"on the CPU: {names}"].add(r["dtype"])
-    lines = [f"| {name} | {what} | {shorts(dtypes)} |" for (_, name, what), dtypes in sorted(rows.items())]
-    return ["| entry | what | dtypes |", "|---|---|---|", *lines] if lines else ["Nothing."]
+            what = "on the CPU: " + ", ".join(f"`{n.removeprefix('aten::')}`" for n in sorted(r["fallbacks"]))
+        else:
+            continue
+        rows[r["database"], r["name"], what][r["dtype"]] = r.get("example", "")
+    lines = []
+    for (_, name, what), found in sorted(rows.items()):
+        examples = "; ".join(f"{SHORT[d]}: {found[d]}" for d in DTYPES if found.get(d))
+        lines.append(f"| {name} | {what} | {shorts(found)} | {examples} |")
+    return ["| entry | what | dtypes | where |", "|---|---|---|---|", *lines] if lines else ["Nothing."]
 
 
 def page(runs: list[dict], tiers: dict[str, str]) -> str:
@@ -106,6 +111,9 @@ def page(runs: list[dict], tiers: dict[str, str]) -> str:
         table(results),
         "",
         "## What is left",
+        "",
+        "Where a 16-bit answer is not the CPU's: in how many elements of the first such result; then ours, the CPU's and",
+        "the CPU's in float32, where the first two are furthest apart.",
         "",
         *left(results),
         "",

@@ -44,3 +44,9 @@ def test_what_is_right_by_a_reading_is_not_strictly_right():
     assert "| float32 | 2 | 2 | 2 | 1 | 2 |" in text and "| topk | right by reading only: ties | f32 |" in text
     assert strictly(tied)["status"] == "wrong" and "ties" in strictly(tied)["detail"]
     assert strictly(_row("mm", "float32"))["status"] == "right"
+
+
+def test_an_example_says_where_the_devices_differ():
+    rounded = {**_row("mm", "float16"), "readings": ["rounding"], "example": "result for (2,): 1 of 2 differ; 1, CPU 2"}
+    text = page([{"torch": "2.0", "adapter": "x", "results": [rounded]}], {"aten::mm": "native"})
+    assert "| mm | right by reading only: rounding | f16 | f16: result for (2,): 1 of 2 differ; 1, CPU 2 |" in text
