@@ -126,13 +126,24 @@ def test_a_long_row_is_sorted_in_parts(small_bindings, dtype):
     assert torch.equal(pair.to("webgpu").argsort(dim=1, stable=True).cpu(), pair.argsort(dim=1, stable=True))
 
 
-@pytest.mark.fallback("aten::cummax")
-def test_the_cpu_takes_what_cannot_be_split(small_bindings):
+def test_long_scans_in_parts(small_bindings):
     x = samples()[1]
-    assert torch.equal(x.to("webgpu").cummax(0)[1].cpu(), x.cummax(0)[1])
-    assert webgpu_backend.fallbacks() == {"aten::cummax": 1}
+    x[777], x[25_000] = math.inf, -math.inf
+    for y in (x, torch.where(torch.arange(40_000) == 20_000, math.nan, x), (x * 3).round().int()):
+        for name in ("cummax", "cummin"):
+            ours, theirs = getattr(y.to("webgpu"), name)(0), getattr(y, name)(0)
+            torch.testing.assert_close(ours[0].cpu(), theirs[0], rtol=0, atol=0, equal_nan=True)
+            assert torch.equal(ours[1].cpu(), theirs[1])
+    torch.testing.assert_close(x.to("webgpu").logcumsumexp(0).cpu(), x.logcumsumexp(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.fallback("aten::mode")
+def test_the_cpu_takes_what_cannot_be_split(small_bindings):
+    x = samples()[3]
+    assert torch.equal(x.to("webgpu").mode(0)[0].cpu(), x.mode(0)[0])
+    assert webgpu_backend.fallbacks() == {"aten::mode": 1}
 
 
 def test_an_error_names_the_limit(small_bindings):
     with pytest.raises(RuntimeError, match="does not fit one binding .the adapter's limit is 65536 bytes"):
-        samples()[1].to("webgpu").cummax(0)
+        samples()[3].to("webgpu").mode(0)

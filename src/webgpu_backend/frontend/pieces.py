@@ -21,14 +21,30 @@ def _scan(overload, self, dim, **kwargs):
     free = other(self, dim)
     if free is not None:
         return apply(overload, (self, dim), kwargs, {0: free}, free)
-    join = {"cumsum": torch.add, "cumprod": torch.mul}.get(overload._schema.name.removeprefix("aten::"))
-    if join is None:
-        return NotImplemented
+    name = overload._schema.name.removeprefix("aten::").removeprefix("_")
+    if name in ("cummax", "cummin"):
+        return _long_extremes(overload, self, dim)
+    join = {"cumsum": torch.add, "cumprod": torch.mul, "logcumsumexp": torch.logaddexp}[name]
     made = []
     for start, length in pieces(self.shape[dim], self):
         part = overload(self.narrow(dim, start, length), dim, **kwargs)
         made.append(part if not made else join(part, made[-1].narrow(dim, -1, 1)))
     return torch.cat(made, dim)
+
+
+def _long_extremes(overload, x, dim):
+    """Values so far and where they are: what earlier pieces found holds until something is as good."""
+    better = torch.gt if "cummax" in overload._schema.name else torch.lt
+    made = []
+    for start, length in pieces(x.shape[dim], x, torch.empty(x.shape, dtype=torch.int64, device="meta")):
+        values, indices = overload(x.narrow(dim, start, length), dim)
+        indices = indices + start
+        if made:
+            before, where = (t.narrow(dim, -1, 1) for t in made[-1])
+            held = better(before, values) | (before.isnan() & values.isnan().logical_not())
+            values, indices = torch.where(held, before, values), torch.where(held, where, indices)
+        made.append((values, indices))
+    return [torch.cat(same, dim) for same in zip(*made)]
 
 
 @rule("sort", "topk", "kthvalue", "mode", "median.dim", "nanmedian.dim", "sort.stable")
