@@ -11,7 +11,7 @@ from ..ops import hot
 from ..ops.elementwise import Elementwise, runner
 from ..ops.table import CHOICES, CUSTOM, POINTWISE, Choice, Pointwise
 from ..runtime.errors import BindingTooLarge
-from . import autocast, fallback, oversize, pieces, sparse  # noqa: F401  the rules register themselves
+from . import autocast, fallback, long_rows, oversize, pieces, sparse  # noqa: F401  the rules register themselves
 
 aten = torch.ops.aten
 _libraries: list[torch.library.Library] = []

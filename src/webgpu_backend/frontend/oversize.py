@@ -2,8 +2,8 @@
 
 Elementwise kernels, reductions and indexed reads and writes split themselves (they bind windows of a buffer). Any
 other kernel raises BindingTooLarge when it meets such a buffer, and ends here, in this order: views of large storages
-are copied out; operators that treat some dimension piece by piece are called piece by piece (`pieces.py` says how);
-what is left goes to torch's decompositions and the counted CPU fallback.
+are copied out; operators that treat some dimension piece by piece are called piece by piece (`pieces.py` and
+`long_rows.py` say how); what is left goes to torch's decompositions and the counted CPU fallback.
 """
 
 from collections.abc import Callable
