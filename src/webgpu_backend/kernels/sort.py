@@ -4,7 +4,7 @@ as keys of one or two words with their index; `kernels/wgsl/sort.wgsl` says how 
 from functools import cache
 from struct import Struct
 
-from ..dtypes import UINT64, DType, Unsupported
+from ..dtypes import UINT16, UINT64, DType, Unsupported
 from ..program import Caps, Program
 from .indexed import operands
 from .layout import spread
@@ -13,7 +13,9 @@ from .render import render
 WORKGROUP = {"gpu": 256, "cpu": 16}
 SPAN = {"gpu": 4, "cpu": 64}  # elements that a thread merges
 REGISTERS = 8
-LONGEST = 8192  # a sort of at most so many elements leaves equal values as std::sort does
+LONGEST = 8192
+QUICK = {"gpu": 128, "cpu": LONGEST}  # a sort of at most so many elements leaves equal values as std::sort does
+SPLIT = 63  # segments that a thread splits alone
 SHORT = 63  # rows that are selected from by the CPU's own algorithm, which is another one from 64 on
 FEW = 17  # of which so many are sorted by insertion
 FIELDS = ("groups", "blocks", "length", "inner", "flip", "stride", "keep", "width", "span")
@@ -52,8 +54,33 @@ def team_for(length: int, caps: Caps) -> int:
     return min(team, caps.workgroup_size)
 
 
+def capacity(dtype: DType, length: int, caps: Caps) -> int:
+    """Elements for which there is room in workgroup memory, in a word each; 0: they stay in a buffer."""
+    if dtype.size > 2:
+        return 0
+    return next((c for c in (1024, 4096, LONGEST) if length <= c and 4 * c + 8192 <= caps.workgroup_bytes), 0)
+
+
+@cache
+def quick(source: DType, key_words: int, team: int, capacity: int, caps: Caps) -> tuple[Program, Struct]:
+    """A row of `source` sorted by a team of threads as std::sort does it. Bindings: the values, pairs, work."""
+    bits = {"float16": UINT16, "bfloat16": UINT16}.get(source.name, source) if capacity else raw(source)
+    head, access, packer = operands((("a", bits),), (), "", FIELDS, caps)
+    pair = "vec2<u32>" if key_words == 1 else "vec4<u32>"
+    for slot, name in enumerate(("b_out",) if capacity else ("b_out", "b_work"), start=1):
+        head += f"@group(0) @binding({slot}) var<storage, read_write> {name}: array<{pair}>;\n"
+    text = render(
+        "sort_quick.wgsl", caps, head=head, kind="quick", source=True, words=key_words, workgroup=team,
+        key="f64" if source.name == "float64" else source.carrier, packed=bool(capacity), capacity=capacity,
+        infinity={"float16": 0x7C00, "bfloat16": 0x7F80}.get(source.name, 0), signed=source.name in ("int8", "int16"),
+        longest=LONGEST, short=SPLIT, most=LONGEST // (SPLIT + 1) + 1, **access,
+    )  # fmt: skip
+    name = f"sort_quick{team}_{capacity}_{source.short}"
+    return Program(name, text, "rw" if capacity else "rww", packer.size), packer
+
+
 def grid_of(groups: int, kind: str, caps: Caps) -> tuple[int, int, int]:
-    return spread(groups if kind in ("block", "quick") else -(-groups // WORKGROUP[caps.kind]), caps)
+    return spread(groups if kind == "block" else -(-groups // WORKGROUP[caps.kind]), caps)
 
 
 @cache
@@ -65,16 +92,11 @@ def program(kind: str, source: DType | None, key_words: int, block: int, caps: C
     if source is None:
         head += f"@group(0) @binding(0) var<storage, read> b_pairs: array<{pair}>;\n"
     head += f"@group(0) @binding(1) var<storage, read_write> b_out: array<{pair}>;\n"
-    if kind == "quick":
-        head += f"@group(0) @binding(2) var<storage, read_write> b_work: array<{pair}>;\n"
     key = "" if source is None else "f64" if source.name == "float64" else source.carrier
     workgroup = min(block // 2, WORKGROUP["gpu"]) if kind == "block" else WORKGROUP[caps.kind]
-    template = "sort.wgsl"
-    if kind == "quick":
-        template, workgroup = "sort_quick.wgsl", block
     text = render(
-        template, caps, head=head, kind=kind, key=key, words=key_words, source=source is not None, block=block,
-        workgroup=workgroup, longest=LONGEST, network=_NETWORK, **access,
+        "sort.wgsl", caps, head=head, kind=kind, key=key, words=key_words, source=source is not None, block=block,
+        workgroup=workgroup, network=_NETWORK, **access,
     )  # fmt: skip
     name = f"sort_{kind}{block}_{source.short if source else f'pairs{key_words}'}"
-    return Program(name, text, "rww" if kind == "quick" else "rw", packer.size), packer
+    return Program(name, text, "rw", packer.size), packer

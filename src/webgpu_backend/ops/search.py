@@ -217,7 +217,7 @@ def mode(self, dim=-1, keepdim=False):
         return T.empty(shape, x.dtype), T.empty(shape, torch.int64)
     sizes = outer, length, inner = blocks_of(x.shape, dim)
     # The index is that of the last of the equal values, in the CPU's order where that is known.
-    pairs, stride = (quick_pairs if fits_quick(sizes) else sorted_pairs)(x, sizes, False)
+    pairs, stride = (quick_pairs if fits_quick(x, sizes) else sorted_pairs)(x, sizes, False)
     counts = T.empty((outer * inner, length), torch.int32)
     run(search.over_pairs("runs", T.dtype_of(x), caps()), (pairs,), (counts,), length)
     best = counts.argmax(1).reshape(outer, inner)

@@ -6,6 +6,7 @@ from torch._prims_common import canonicalize_dim
 from .. import dtypes
 from .. import tensor as T
 from ..kernels import indexed, sort
+from ..kernels.layout import spread
 from ..launch import caps, launch
 from .indexed import run
 from .remember import remembered
@@ -20,13 +21,13 @@ def _pairs(count: int, words: int) -> torch.Tensor:
     return T.empty((count * words,), torch.int64)
 
 
-def _pass(kind, block, source, out, words, values, *more) -> None:
+def _pass(kind, block, source, out, words, values) -> None:
     """One dispatch; `values` are groups, blocks, length, inner, flip, stride, keep, width and span."""
     tensor, dtype = source
     groups = values[0]
     program, packer = sort.program(kind, dtype, words, block, caps())
     offsets = (tensor.storage_offset(),) if dtype is not None else ()
-    launch(program, (tensor, out, *more), packer.pack(*values, *offsets), sort.grid_of(groups, kind, caps()))
+    launch(program, (tensor, out), packer.pack(*values, *offsets), sort.grid_of(groups, kind, caps()))
 
 
 def sorted_pairs(x: torch.Tensor, sizes, descending: bool, keep: int | None = None):
@@ -61,20 +62,26 @@ def sorted_pairs(x: torch.Tensor, sizes, descending: bool, keep: int | None = No
     return out, length
 
 
-def fits_quick(sizes) -> bool:
-    """Few elements, and rows that std::sort does not sort by insertion alone, which is stable."""
+def fits_quick(x: torch.Tensor, sizes) -> bool:
+    """Few elements, and rows that std::sort does not sort by insertion alone, which is stable. A GPU must find room for
+    the row in workgroup memory, to take no longer for it."""
     outer, length, inner = sizes
-    return 16 < length <= outer * length * inner <= sort.LONGEST
+    if not 16 < length <= outer * length * inner <= sort.QUICK[caps().kind]:
+        return False
+    return caps().kind == "cpu" or sort.capacity(T.dtype_of(x), length, caps()) > 0
 
 
 def quick_pairs(x: torch.Tensor, sizes, descending: bool) -> tuple[torch.Tensor, int]:
     """As sorted_pairs, but equal values come as std::sort of libstdc++ leaves them."""
     outer, length, inner = sizes
-    rows, words = outer * inner, sort.words(T.dtype_of(x))
-    out, work = _pairs(rows * length, words), _pairs(rows * length, words)
+    rows, dtype, c = outer * inner, T.dtype_of(x), caps()
+    words, room = sort.words(dtype), sort.capacity(dtype, length, c)
+    program, packer = sort.quick(dtype, words, sort.team_for(length, c), room, c)
+    out = _pairs(rows * length, words)
+    work = () if room else (_pairs(rows * length, words),)
     flip = 0xFFFFFFFF if descending else 0
-    team = sort.team_for(length, caps())
-    _pass("quick", team, (x, T.dtype_of(x)), out, words, (rows, 1, length, inner, flip, length, 0, 0, 0), work)
+    params = packer.pack(rows, 1, length, inner, flip, length, 0, 0, 0, x.storage_offset())
+    launch(program, (x, out, *work), params, spread(rows, c))
     return out, length
 
 
@@ -134,7 +141,7 @@ def _sort(self, dim, descending, stable):
         return T.empty(self.shape, self.dtype), T.empty(self.shape, torch.int64)
     sizes = blocks_of(x.shape, dim)
     # Values of 16 bits and less are full of ties: a short sort leaves them as the CPU does.
-    quick = not stable and x.element_size() <= 2 and fits_quick(sizes)
+    quick = not stable and x.element_size() <= 2 and fits_quick(x, sizes)
     pairs, stride = (quick_pairs if quick else sorted_pairs)(x, sizes, descending)
     return take("take", x, sizes, pairs, stride, self.shape, sizes[1])
 

@@ -1,26 +1,71 @@
 {{ head }}
+{% if packed %}
+// An element on its way: a key of 16 bits that orders as the values do, then its index.
+alias E = u32;
+
+fn fetch(row: u32, j: u32) -> E {
+    let i = (row / p.inner * p.length + j) * p.inner + row % p.inner;
+    var u = u32({{ a("i") }}) & 0xffffu;
+{% if infinity %}
+    // NaN is one key above infinity; both zeros are one key.
+    let size = u & 0x7fffu;
+    if (size > {{ infinity }}u) {
+        u = 0xffffu;
+    } else {
+        u = select(u | 0x8000u, u ^ 0xffffu, u > 0x8000u);
+    }
+{% elif signed %}
+    u = u ^ 0x8000u;
+{% endif %}
+    return ((u ^ (p.flip & 0xffffu)) << 16u) | j;
+}
+
+fn before(a: E, b: E) -> bool {
+    return (a >> 16u) < (b >> 16u);
+}
+
+fn pair(x: E) -> vec2<u32> {
+    return vec2<u32>(x >> 16u, x & 0xffffu);
+}
+
+fn unpair(x: vec2<u32>) -> E {
+    return (x.x << 16u) | x.y;
+}
+
+var<workgroup> work: array<E, {{ capacity }}>;
+{% else %}
 {% include "sort_element.wgsl" %}
-
-// libstdc++'s std::sort, level by level: what it does to one segment does not depend on the others, so all segments of
-// a level are split at once, and in a partition the i-th element from the left that is not before the pivot trades
-// places with the i-th from the right that is not after it, until they meet: ranks say which those are. Equal values
-// end in the CPU's order. A workgroup has a row to itself.
-const TEAM = {{ workgroup }}u;
-const MOST = {{ longest // 17 + 1 }}u;
-const SMALL = 16u;
-
-var<workgroup> sums: array<u32, TEAM>;
-var<workgroup> segments: array<u32, {{ 2 * (longest // 17 + 1) }}>; // two lists of first | end << 16, in order
-var<workgroup> opening: array<u32, MOST>; // the tally of its thread where a segment starts
-var<workgroup> closing: array<u32, MOST>; // and where it ends
-var<workgroup> trades: array<atomic<u32>, MOST>;
-var<workgroup> cuts: array<atomic<u32>, MOST>;
-var<workgroup> starts: array<atomic<u32>, {{ longest // 32 }}>; // a bit for each element that starts a segment
-var<workgroup> count: u32;
 
 fn before(a: E, b: E) -> bool {
     return a.x < b.x{{ " || (a.x == b.x && a.y < b.y)" if words == 2 }};
 }
+
+fn pair(x: E) -> E {
+    return x;
+}
+
+fn unpair(x: E) -> E {
+    return x;
+}
+{% endif %}
+
+// libstdc++'s std::sort, level by level: what it does to one segment does not depend on the others, so all segments of
+// a level are split at once, and in a partition the i-th element from the left that is not before the pivot trades
+// places with the i-th from the right that is not after it, until they meet: ranks say which those are. Segments of up
+// to SHORT are then split by a thread each. Equal values end in the CPU's order. A workgroup has a row to itself.
+const TEAM = {{ workgroup }}u;
+const SHORT = {{ short }}u;
+const MOST = {{ most }}u;
+const SMALL = 16u; // what std::sort leaves to its last pass
+
+var<private> base: u32; // of the row in what is bound
+var<workgroup> sums: array<u32, TEAM>;
+var<workgroup> segments: array<u32, {{ 2 * most }}>; // two lists of first | end << 16, in order
+var<workgroup> opening: array<u32, MOST>; // the tally of its thread where a segment starts
+var<workgroup> closing: array<u32, MOST>; // and where it ends
+var<workgroup> cuts: array<atomic<u32>, MOST>;
+var<workgroup> starts: array<atomic<u32>, {{ longest // 32 }}>; // a bit for each element that starts a segment
+var<workgroup> count: u32;
 
 fn meet() {
     storageBarrier();
@@ -50,16 +95,24 @@ fn tally_before(thread: u32) -> u32 {
     return sums[thread - 1u];
 }
 
+fn element_at(i: u32) -> E {
+    return {{ "work[i]" if packed else "b_work[base + i]" }};
+}
+
+fn place(i: u32, x: E) {
+    {{ "work[i]" if packed else "b_work[base + i]" }} = x;
+}
+
 fn swap(i: u32, j: u32) {
-    let x = b_work[i];
-    b_work[i] = b_work[j];
-    b_work[j] = x;
+    let x = element_at(i);
+    place(i, element_at(j));
+    place(j, x);
 }
 
 fn median_to_first(first: u32, a: u32, b: u32, c: u32) {
-    let x = b_work[a];
-    let y = b_work[b];
-    let z = b_work[c];
+    let x = element_at(a);
+    let y = element_at(b);
+    let z = element_at(c);
     var chosen = b;
     if (before(x, y)) {
         if (!before(y, z)) { chosen = select(a, c, before(x, z)); }
@@ -69,6 +122,24 @@ fn median_to_first(first: u32, a: u32, b: u32, c: u32) {
         chosen = c;
     }
     swap(first, chosen);
+}
+
+fn starts_at(i: u32) {
+    atomicOr(&starts[i / 32u], 1u << (i % 32u));
+}
+
+// The next element after k that starts a segment, at most SHORT away.
+fn next_start(k: u32) -> u32 {
+    var word = k / 32u;
+    var bits = atomicLoad(&starts[word]) & ~(0xffffffffu >> (31u - k % 32u));
+    for (var n = 0u; n < {{ short // 32 + 1 }}u && bits == 0u && word + 1u < {{ longest // 32 }}u; n++) {
+        word++;
+        bits = atomicLoad(&starts[word]);
+    }
+    if (bits == 0u) {
+        return p.length;
+    }
+    return word * 32u + firstTrailingBit(bits);
 }
 
 // Where an open segment begins and ends; the one past the last has no elements.
@@ -89,6 +160,45 @@ fn edges_of(now: vec2<u32>, s: u32, stretch: u32) -> vec2<u32> {
     return vec2<u32>(opened & 0xffffu, closed >> 16u);
 }
 
+// std::sort of a short segment but for its last pass; the longer part of each cut waits.
+fn split(from_: u32, to: u32) {
+    var waiting: array<u32, 8>;
+    var top = 0u;
+    var first = from_;
+    var end = to;
+    loop {
+        while (end - first > SMALL) {
+            median_to_first(first, first + 1u, first + (end - first) / 2u, end - 1u);
+            let pivot = element_at(first);
+            var i = first + 1u;
+            var j = end;
+            loop {
+                while (before(element_at(i), pivot)) { i++; }
+                j--;
+                while (before(pivot, element_at(j))) { j--; }
+                if (i >= j) { break; }
+                swap(i, j);
+                i++;
+            }
+            starts_at(i);
+            if (i - first > end - i) {
+                waiting[top] = first | (i << 16u);
+                first = i;
+            } else {
+                waiting[top] = i | (end << 16u);
+                end = i;
+            }
+            top++;
+        }
+        if (top == 0u) {
+            break;
+        }
+        top--;
+        first = waiting[top] & 0xffffu;
+        end = waiting[top] >> 16u;
+    }
+}
+
 @compute @workgroup_size({{ workgroup }})
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) t: u32) {
     let row = wid.x + wid.y * nwg.x;
@@ -96,16 +206,16 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         return;
     }
     let n = p.length;
-    let base = row * n;
+    base = row * n;
     for (var k = t; k < n; k += TEAM) {
-        b_work[base + k] = fetch(row, k);
+        place(k, fetch(row, k));
     }
     for (var k = t; k < {{ longest // 32 }}u; k += TEAM) {
         atomicStore(&starts[k], 0u);
     }
     if (t == 0u) {
         segments[0] = n << 16u;
-        count = select(0u, 1u, n > SMALL);
+        count = select(0u, 1u, n > SHORT);
     }
     // A thread's own stretch of the row.
     let stretch = (n + TEAM - 1u) / TEAM;
@@ -115,26 +225,26 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     var list = 0u;
     var level = 0u;
     meet();
+    if (t == 0u) {
+        starts_at(0u);
+    }
     loop {
         let open = workgroupUniformLoad(&count);
         if (open == 0u) {
             break;
         }
         for (var s = t; s < open; s += TEAM) {
-            let first = segments[list + s] & 0xffffu;
-            let end = segments[list + s] >> 16u;
-            let at = base + first;
-            let size = end - first;
+            let at = segments[list + s] & 0xffffu;
+            let size = (segments[list + s] >> 16u) - at;
             if (level < depth) {
                 median_to_first(at, at + 1u, at + size / 2u, at + size - 1u);
             } else {
                 // Where std::sort gives up and heaps, pivots are drawn: values are in order, equal ones in any.
                 let others = size - 1u;
-                let a = ((first + level) * 2654435769u >> 8u) % others;
+                let a = ((at + level) * 2654435769u >> 8u) % others;
                 median_to_first(at, at + 1u + a, at + 1u + (a + others / 3u) % others,
                                 at + 1u + (a + 2u * (others / 3u)) % others);
             }
-            atomicStore(&trades[s], 0u);
             atomicStore(&cuts[s], 0xffffffffu);
         }
         meet();
@@ -150,22 +260,22 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
             }
         }
         let start = here;
-        // One loop over the stretch in each step, so that threads of a subgroup stay together.
+        // One loop over the stretch in each pass, so that threads of a subgroup stay together.
+        var now = segment(list, here, open);
+        var pivot = element_at(min(now.x, n - 1u));
         var tally = 0u;
         var reach = 0u; // bits of the elements not before their pivots
         var under = 0u; // and of those not after them
-        var now = segment(list, here, open);
-        var pivot = b_work[base + min(now.x, n - 1u)];
         for (var k = low; k < high; k++) {
             if (k >= now.y) {
                 here++;
                 now = segment(list, here, open);
-                pivot = b_work[base + min(now.x, n - 1u)];
+                pivot = element_at(min(now.x, n - 1u));
             }
             if (k == now.x) {
                 opening[here] = tally;
             } else if (k > now.x) {
-                let x = b_work[base + k];
+                let x = element_at(k);
                 let side = vec2<u32>(select(1u, 0u, before(x, pivot)), select(1u, 0u, before(pivot, x)));
                 reach |= side.x << (k - low);
                 under |= side.y << (k - low);
@@ -175,12 +285,13 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
                 closing[here] = tally;
             }
         }
-        tally = sum_before(t, tally);
+        let before_all = sum_before(t, tally);
+        tally = before_all;
         here = start;
         now = segment(list, here, open);
         var edges = edges_of(now, here, stretch);
-        var traded = 0u;
         var cut = 0xffffffffu;
+        var trading = 0u; // bits of the elements that trade places
         for (var k = low; k < high; k++) {
             if (k >= now.y) {
                 here++;
@@ -193,61 +304,70 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
                 let left = (tally & 0xffffu) - edges.x;
                 tally += not_before | (not_after << 16u);
                 let right = edges.y - (tally >> 16u);
+                // Traders meet in a place that both know.
                 if (not_before != 0u && left < right) {
-                    b_out[base + now.x + 1u + left].x = k;
-                    traded = left + 1u;
+                    b_out[base + now.x + 1u + left] = pair(element_at(k));
+                    trading |= 1u << (k - low);
                 } else if (not_after != 0u && right < left) {
-                    b_out[base + now.y - 1u - right].x = k;
+                    b_out[base + now.y - 1u - right] = pair(element_at(k));
+                    trading |= 1u << (k - low);
                     cut = min(cut, k);
                 } else if (not_before != 0u) {
                     cut = min(cut, k);
                 }
                 if (k + 1u == min(now.y, high)) {
-                    atomicMax(&trades[here], traded);
                     atomicMin(&cuts[here], cut);
-                    traded = 0u;
                     cut = 0xffffffffu;
                 }
             }
         }
         meet();
+        tally = before_all;
         here = start;
         now = segment(list, here, open);
+        edges = edges_of(now, here, stretch);
         for (var k = low; k < high; k++) {
             if (k >= now.y) {
                 here++;
                 now = segment(list, here, open);
+                edges = edges_of(now, here, stretch);
             }
             if (k > now.x) {
-                if (k - now.x <= atomicLoad(&trades[here])) {
-                    swap(base + b_out[base + k].x, base + b_out[base + now.y + now.x - k].x);
+                let not_before = (reach >> (k - low)) & 1u;
+                let left = (tally & 0xffffu) - edges.x;
+                tally += not_before | (((under >> (k - low)) & 1u) << 16u);
+                let right = edges.y - (tally >> 16u);
+                if (((trading >> (k - low)) & 1u) != 0u) {
+                    let at = select(now.x + 1u + right, now.y - 1u - left, not_before != 0u && left < right);
+                    place(k, unpair(b_out[base + at]));
                 }
             }
         }
+        workgroupBarrier(); // `sums` has been read
         let share = (open + TEAM - 1u) / TEAM;
         let mine = min(t * share, open);
         let others = min(mine + share, open);
         var children = 0u;
         for (var s = mine; s < others; s++) {
-            let cut = atomicLoad(&cuts[s]);
-            children += select(0u, 1u, cut - (segments[list + s] & 0xffffu) > SMALL);
-            children += select(0u, 1u, (segments[list + s] >> 16u) - cut > SMALL);
-            atomicOr(&starts[cut / 32u], 1u << (cut % 32u));
+            let at = atomicLoad(&cuts[s]);
+            children += select(0u, 1u, at - (segments[list + s] & 0xffffu) > SHORT);
+            children += select(0u, 1u, (segments[list + s] >> 16u) - at > SHORT);
+            starts_at(at);
         }
         var to = MOST - list + sum_before(t, children);
         if (t == TEAM - 1u) {
             count = sums[t];
         }
         for (var s = mine; s < others; s++) {
-            let cut = atomicLoad(&cuts[s]);
+            let at = atomicLoad(&cuts[s]);
             let first = segments[list + s] & 0xffffu;
             let end = segments[list + s] >> 16u;
-            if (cut - first > SMALL) {
-                segments[to] = first | (cut << 16u);
+            if (at - first > SHORT) {
+                segments[to] = first | (at << 16u);
                 to++;
             }
-            if (end - cut > SMALL) {
-                segments[to] = cut | (end << 16u);
+            if (end - at > SHORT) {
+                segments[to] = at | (end << 16u);
                 to++;
             }
         }
@@ -255,32 +375,32 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         level++;
         meet();
     }
+    var mine = 0u; // bits of the segments that start in the stretch; splitting them makes more
+    for (var k = low; k < high; k++) {
+        mine |= ((atomicLoad(&starts[k / 32u]) >> (k % 32u)) & 1u) << (k - low);
+    }
+    workgroupBarrier();
+    while (mine != 0u) {
+        let k = low + firstTrailingBit(mine);
+        split(k, next_start(k));
+        mine &= mine - 1u;
+    }
+    meet();
     // std::sort ends with insertions, which are stable, and no further than a segment: an element's place is its rank.
     for (var k = t; k < n; k += TEAM) {
         let word = k / 32u;
-        let up_to = 0xffffffffu >> (31u - k % 32u);
-        let here = atomicLoad(&starts[word]);
-        var first = 0u;
-        if ((here & up_to) != 0u) {
-            first = word * 32u + firstLeadingBit(here & up_to);
-        } else if (word > 0u) {
+        let bits = atomicLoad(&starts[word]) & (0xffffffffu >> (31u - k % 32u));
+        var first = word * 32u + firstLeadingBit(bits);
+        if (bits == 0u) {
             first = (word - 1u) * 32u + firstLeadingBit(atomicLoad(&starts[word - 1u]));
         }
-        var end = n;
-        if ((here & ~up_to) != 0u) {
-            end = word * 32u + firstTrailingBit(here & ~up_to);
-        } else if (word + 1u < {{ longest // 32 }}u) {
-            let next = atomicLoad(&starts[word + 1u]);
-            if (next != 0u) {
-                end = (word + 1u) * 32u + firstTrailingBit(next);
-            }
-        }
-        let x = b_work[base + k];
+        let end = next_start(k);
+        let x = element_at(k);
         var rank = first;
         for (var j = first; j < end; j++) {
-            let y = b_work[base + j];
+            let y = element_at(j);
             rank += select(0u, 1u, before(y, x) || (j < k && !before(x, y)));
         }
-        b_out[base + rank] = x;
+        b_out[base + rank] = pair(x);
     }
 }
