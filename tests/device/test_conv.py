@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from webgpu_backend.kernels import conv as conv_kernels
 from webgpu_backend.kernels import tiles
 from webgpu_backend.launch import caps
-from webgpu_backend.ops import conv, conv_tables, winograd
+from webgpu_backend.kernels import conv_few as few_kernels
+from webgpu_backend.ops import conv, conv_few, conv_tables, winograd
 from webgpu_backend.ops import product as ops
 
 TOLERANCE = {torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
@@ -48,6 +49,24 @@ CASES = {
     "t1d": (F.conv_transpose1d, (2, 4, 7), (4, 5, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
     "t2d": (F.conv_transpose2d, (2, 4, 5, 6), (4, 3, 3, 3), {"stride": (2, 1), "padding": 1}),
     "t2d_groups": (F.conv_transpose2d, (2, 6, 5, 4), (6, 2, 3, 2), {"groups": 3, "dilation": 2, "stride": 2}),
+    "2d_few": (F.conv2d, (2, 40, 12, 11), (3, 40, 3, 3), {"padding": 1}),
+    "2d_few_strided": (F.conv2d, (2, 19, 9, 8), (5, 19, 3, 2), {"padding": 1, "dilation": (1, 2), "stride": (2, 1)}),
+    "2d_few_pointwise": (F.conv2d, (3, 18, 7, 7), (2, 18, 1, 1), {}),
+    "2d_few_image": (F.conv2d, (2, 3, 20, 22), (16, 3, 7, 7), {"stride": 2, "padding": 3}),
+    "2d_few_groups": (F.conv2d, (2, 12, 9, 8), (8, 6, 3, 3), {"groups": 2, "padding": 1, "stride": (1, 2)}),
+    "2d_few_skipping": (F.conv2d, (2, 3, 20, 17), (10, 3, 2, 3), {"stride": (5, 4), "padding": 1}),
+    "1d_few": (F.conv1d, (2, 130, 40), (1, 130, 5), {"padding": 2, "stride": 3}),
+    "3d_few": (F.conv3d, (2, 5, 4, 5, 6), (3, 5, 3, 3, 2), {"padding": 1, "stride": (1, 2, 1)}),
+    "t1d_few": (F.conv_transpose1d, (2, 70, 9), (70, 1, 16), {"stride": 8, "padding": 4}),
+    "t2d_few": (F.conv_transpose2d, (2, 17, 9, 8), (17, 3, 4, 4), {"stride": 2, "padding": 1}),
+    "t2d_few_odd": (
+        F.conv_transpose2d,
+        (2, 17, 5, 8),
+        (17, 6, 4, 5),
+        {"stride": (3, 2), "padding": 1, "output_padding": 1},
+    ),
+    "t2d_few_dilated": (F.conv_transpose2d, (2, 18, 9, 8), (18, 2, 3, 5), {"padding": (0, 3), "dilation": 2}),
+    "t3d_few": (F.conv_transpose3d, (2, 5, 4, 3, 4), (5, 3, 3, 3, 2), {"stride": 2, "padding": 1}),
     "t3d": (F.conv_transpose3d, (1, 2, 3, 4, 3), (2, 3, 2, 3, 2), {"stride": 2, "output_padding": (1, 0, 1)}),
 }
 
@@ -57,7 +76,7 @@ def big_gpu(monkeypatch):
     found = replace(caps(), kind="gpu")
     monkeypatch.setattr(winograd, "FEWEST", 1)
     monkeypatch.setattr(winograd, "TILES", 1)
-    for module in (ops, conv, conv_tables, winograd):
+    for module in (ops, conv, conv_few, conv_tables, winograd):
         monkeypatch.setattr(module, "caps", lambda: found)
     monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))
     monkeypatch.setattr(conv_kernels, "ROWS", (conv_kernels.Row(tiles.Tile(32, 32, 8, 4, 4), 1, 1, 1, 1, 0),))
@@ -92,7 +111,7 @@ def run(case, dtype, bias=True, change=lambda x: x, times=1):
         torch.testing.assert_close(got.cpu(), wanted, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * scale)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if not {"wide", "large", "tiles"} & {*c.split("_")}])
+@pytest.mark.parametrize("case", [c for c in CASES if not {"wide", "large", "tiles", "few"} & {*c.split("_")}])
 def test_forward_and_gradients(case):
     run(case, torch.float32)
 
@@ -131,8 +150,25 @@ def test_big_gpu_tiles_keep_infinities_in_their_places(dtype, big_gpu):
         torch.testing.assert_close(got.cpu(), wanted, rtol=1e-2, atol=1e-2, equal_nan=True)
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if "few" in c])
+def test_big_gpu_few_outputs(case, big_gpu):
+    run(case, torch.float32, times=3)
+    assert any(key[0] == "few" for key in conv_tables._calls)
+
+
+@pytest.mark.parametrize("pixels", [2, 4, 8])
+def test_big_gpu_few_outputs_of_many_pixels(pixels, big_gpu, monkeypatch):
+    """As on images large enough for the whole card, whose sums are not split either."""
+    monkeypatch.setattr(few_kernels, "pixels", lambda *_: pixels)
+    monkeypatch.setattr(few_kernels, "SPLIT", 1 << 20)
+    for case in ("2d_few", "2d_few_image", "t2d_few_odd"):
+        run(case, torch.float32)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("case", ["2d_wide", "2d_wide_pointwise", "2d_wide_strided", "2d_depthwise"])
+@pytest.mark.parametrize(
+    "case", ["2d_wide", "2d_wide_pointwise", "2d_wide_strided", "2d_depthwise", "2d_few", "2d_few_image", "t2d_few"]
+)
 def test_big_gpu_narrow_dtypes(case, dtype, big_gpu):
     run(case, dtype)
 
@@ -142,6 +178,8 @@ def test_big_gpu_layouts(big_gpu):
     run("2d_wide", torch.float32, change=lambda x: x.transpose(2, 3)[:, :, 1:])
     run("2d_wide_pointwise", torch.float32, change=lambda x: x[:, :, ::2, 1:])
     run("2d_depthwise", torch.float32, change=lambda x: x.transpose(2, 3)[:, :, 1:])
+    run("2d_few", torch.float32, change=lambda x: x.transpose(2, 3)[:, :, 1:])
+    run("t2d_few", torch.float32, change=lambda x: x[:, :, ::2, 1:])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
@@ -154,7 +192,9 @@ def test_big_gpu_sums_are_split(dtype, big_gpu):
     torch.testing.assert_close(got.cpu(), F.conv2d(x, w, b), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("case", ["2d_wide_pointwise_odd", "2d_wide_strided", "2d_large_window"])
+@pytest.mark.parametrize(
+    "case", ["2d_wide_pointwise_odd", "2d_wide_strided", "2d_large_window", "2d_few_strided", "2d_few_image"]
+)
 def test_big_gpu_infinities_stay_where_they_are(case, big_gpu):
     """What is read past the end of a sum or outside the image counts as zero, whatever is there."""
     function, x_shape, w_shape, options = CASES[case]

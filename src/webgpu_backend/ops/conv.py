@@ -11,6 +11,7 @@ from ..kernels.conv import Convolution, plan
 from ..kernels.layout import numel
 from ..kernels.product import Gather, Matrix, Product
 from ..launch import caps
+from . import conv_few as few
 from . import conv_tables as tables
 from . import winograd
 from .copy import fill
@@ -117,6 +118,8 @@ def forward(x, weight, bias, y_shape, stride, padding, dilation, groups):
         if g.single(x.dtype):
             made = depthwise.plan(g.alone(False, x), "g", matrix(weight, 0, 0), _bias(bias), T.dtype_of(x), caps())
             return tables.run(tables.remember(key, y_shape, x.dtype, made), weight, x, bias)
+        if few.served(g, x.dtype, False):
+            return few.convolve(g, key, x, weight, bias, y_shape, False)
         rows, k = g.y_channels, g.x_channels * g.taps
         a = matrix(weight, k, 1, 0, rows * k)
         out = Matrix(T.dtype_of(x), 0, g.y_count, 1, y_shape[1] * g.y_count, rows * g.y_count)
@@ -160,6 +163,8 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups)
         return tables.run(found, weight, dy, bias)
     if winograd.served(g, dy.dtype):
         return winograd.backward_image(dy, weight, bias, x_shape, padding)
+    if few.served(g, dy.dtype, True):
+        return few.convolve(g, key, dy, weight, bias, x_shape, True)
     if g.some and max(stride) > 1 and max(dilation) == 1:
         return _by_phases(dy, weight, bias, x_shape, stride, padding, groups, g)
     if g.gathered(dy.dtype, g.x_channels, g.x_count):
