@@ -8,9 +8,9 @@ import torch
 from torch.nn import functional as F
 
 from webgpu_backend.kernels import conv as conv_kernels
+from webgpu_backend.kernels import conv_few as few_kernels
 from webgpu_backend.kernels import tiles
 from webgpu_backend.launch import caps
-from webgpu_backend.kernels import conv_few as few_kernels
 from webgpu_backend.ops import conv, conv_few, conv_tables, winograd
 from webgpu_backend.ops import product as ops
 

@@ -1,10 +1,13 @@
 """Lists of tensors, several to a dispatch: against one at a time on the CPU."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import webgpu_backend
 from webgpu_backend.launch import caps
+from webgpu_backend.ops import list_norm
 from webgpu_backend.ops.lists import Lists
 
 D = "webgpu"
@@ -24,7 +27,7 @@ def check(got, expected, rtol=1e-5):
     assert len(got) == len(expected)
     for g, e in zip(got, expected):
         assert g.dtype == e.dtype
-        torch.testing.assert_close(g.cpu(), e, rtol=rtol, atol=rtol)
+        torch.testing.assert_close(g.cpu(), e, rtol=rtol, atol=rtol, equal_nan=True)
 
 
 def dispatches(call):
@@ -178,3 +181,46 @@ def test_held_lists_are_not_looked_at_again(monkeypatch):
     monkeypatch.setattr(Lists, "_look", None)
     torch._foreach_add_(a, b)
     check(a, expected)
+
+
+@pytest.fixture
+def big_gpu(monkeypatch):
+    monkeypatch.setattr(list_norm, "caps", lambda: replace(caps(), kind="gpu"))
+    list_norm._plans.clear()
+    yield
+    list_norm._plans.clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("order", [1, 2, float("inf")])
+def test_norms_go_together_on_a_gpu(order, dtype, big_gpu):
+    column = tensors(0, [*SHAPES, (70, 1001), (16384,), (16385,)], dtype)
+    count, got = dispatches(lambda: torch._foreach_norm([t.to(D) for t in column], order))
+    check(got, torch._foreach_norm(column, order), 1e-5 if dtype is torch.float32 else 1e-2)
+    assert count < len(column) / 3
+
+
+def test_norms_of_nan_infinity_parts_and_nothing(big_gpu):
+    host = [torch.tensor([1.0, float("nan"), 2.0]), torch.tensor([float("inf"), 1.0]), torch.zeros(3), torch.ones(5)]
+    for order in (1, 2, float("inf"), 3):
+        check(torch._foreach_norm([t.to(D) for t in host], order), torch._foreach_norm(host, order))
+    parts = lambda device: [torch.arange(9.0, device=device)[2:], torch.ones(4, 6, device=device).t()]  # noqa: E731
+    check(torch._foreach_norm(parts(D)), torch._foreach_norm(parts("cpu")))
+    check(
+        torch._foreach_norm([torch.ones(0, device=D), torch.ones(2, device=D)]),
+        [torch.tensor(0.0), torch.tensor(2**0.5)],
+    )
+    wide = torch._foreach_norm([torch.ones(9, device=D, dtype=torch.float16)] * 2, 2, dtype=torch.float32)
+    check(wide, [torch.tensor(3.0)] * 2)
+
+
+def test_clipping_gradients(big_gpu):
+    norms, results = [], []
+    for device in ("cpu", D):
+        parameters = [torch.nn.Parameter(t.to(device)) for t in tensors(1)]
+        for p in parameters:
+            p.grad = p.detach() * 3
+        norms.append(torch.nn.utils.clip_grad_norm_(parameters, 1.0).cpu())
+        results.append([p.grad.cpu() for p in parameters])
+    torch.testing.assert_close(norms[1], norms[0])
+    check(results[1], results[0])

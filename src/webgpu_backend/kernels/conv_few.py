@@ -22,6 +22,11 @@ MOST = 8  # outputs of a group
 THREADS = 64
 UNROLL = 4  # channels read together
 STAGE = 0  # channels whose weights lie in workgroup memory; 0: every thread reads them where they are
+GRAD_TAPS = 8  # of a window's row whose gradients a workgroup sums, nine of several rows
+GRAD_THREADS = 256
+GRAD_HELD = 2  # vectors of sums in workgroup memory at a time
+GRAD_GROUPS = 2048  # workgroups that fill the adapter
+TRIPS = 8192  # loop iterations of a thread: one software driver stops at 65,535
 SPLIT = 64  # a part of the sum is at least this long
 _WORD = 0xFFFFFFFF
 
@@ -191,3 +196,48 @@ def _weight_program(dtype: DType, caps: Caps) -> Program:
         fields=[f"{f}: u32" for f in fields], bindings=bindings, read=lambda at: elements.read(dtype, "w_in", at, caps),
     )  # fmt: skip
     return Program(f"conv_few_weight_{dtype.short}", wgsl, "rw", 4 * len(fields))
+
+
+def plan_grad(q: Few, grad: Matrix, dtype: DType, caps: Caps) -> Plan:
+    """The weights' gradient of a convolution that is not transposed; `grad` is contiguous within an image, `inner` is
+    its images' stride."""
+    wide = min(q.window[2], GRAD_TAPS)
+    high = max(1, min(q.window[1], (GRAD_TAPS + 1) // wide))
+    blocks = q.window[0] * -(-q.window[1] // high) * -(-q.window[2] // wide) * q.channels * q.groups
+    along = 1
+    while along < min(q.out[2], 32):
+        along *= 2
+    lines = q.batch * q.out[0] * q.out[1]
+    turns = -(-q.out[2] // along)  # of the inner loop
+    chunk = max(-(-lines * blocks // GRAD_GROUPS), GRAD_THREADS // along)
+    chunk = min(chunk, lines, max(TRIPS // (turns + 1), 1) * (GRAD_THREADS // along))
+    splits = -(-lines // chunk)
+    count = q.groups * q.rows * q.channels * numel(q.window)
+    words = [blocks * splits, lines, chunk, along, q.groups, q.channels, q.offset, *q.strides, *q.sizes, *q.out]
+    words += [*q.window, *q.step, *q.padding, *q.dilation, grad.offset, grad.inner]
+    direct = splits == 1 and dtype == FLOAT32
+    program = _grad_program(q.rows, high, wide, GRAD_HELD, dtype, caps)
+    params = pack(f"<{len(words)}I", *words)
+    step = Step(program, ("a", "b", "out" if direct else "part"), params, spread(blocks * splits, caps))
+    if direct:
+        return Plan((step,), {})
+    return Plan((step, finish(dtype, None, count, splits, 1, 1, caps)), {"part": (splits * count, FLOAT32)})
+
+
+@cache
+def _grad_program(rows: int, high: int, wide: int, held: int, dtype: DType, caps: Caps) -> Program:
+    fields = ["total", "rows", "chunk", "along", "groups", "channels", "x_o", "xs_n", "xs_c", "xs_d", "xs_h", "xs_w"]
+    fields += [f"{name}_{axis}" for name in ("x", "pos", "win", "step", "pad", "dil") for axis in "dhw"]
+    fields += ["y_o", "ys_n"]
+    bindings = [(f"{name}_in", "read", elements.array_type(dtype, "e", caps)) for name in "yx"]
+    bindings.append(("out", "read_write", "array<f32>"))
+    reaches, reach = [], GRAD_THREADS // 4
+    while reach:
+        reaches.append(reach)
+        reach //= 4
+    wgsl = render(
+        "conv_few_grad.wgsl", caps,
+        fields=[f"{f}: u32" for f in fields], bindings=bindings, rows=rows, high=high, wide=wide, threads=GRAD_THREADS,
+        held=held, reaches=reaches, read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
+    )  # fmt: skip
+    return Program(f"conv_few_grad_{rows}x{high}x{wide}_{dtype.short}", wgsl, "rrw", 4 * len(fields))

@@ -8,6 +8,8 @@ from ..launch import caps
 from . import conv_tables as tables
 from .product import matrix
 
+DEPTHWISE = True
+
 
 def served(g, dtype: torch.dtype, moved: bool) -> bool:
     rows = g.x_channels if moved else g.y_channels
@@ -37,3 +39,12 @@ def _few(g, image, moved: bool) -> conv_few.Few:
         g.batch, g.groups, rows, channels, sizes, (*strides[:2], *spatial), image.storage_offset(), out, g.window,
         g.stride, g.padding, g.dilation, moved,
     )  # fmt: skip
+
+
+def weight_gradient(g, key: tuple, x, dy, shape) -> torch.Tensor:
+    """`dy` is contiguous; `key` says everything about them."""
+    found = tables.find(key)
+    if found is None:
+        made = conv_few.plan_grad(_few(g, x, False), matrix(dy, 0, 0, 0, dy.stride(0)), T.dtype_of(x), caps())
+        found = tables.remember(key, shape, x.dtype, made)
+    return tables.run(found, dy, x)
