@@ -12,6 +12,7 @@ from .pointwise import GROUPS, WORKGROUP
 from .render import render
 
 MOST = 7  # inputs of one dispatch: the baseline has eight storage buffers
+MORE = 16  # where there are more, and every input is one run of memory: parameters of others would not fit
 
 
 class Part(NamedTuple):
@@ -36,14 +37,20 @@ def part(sizes, strides, offset: int, dim: int) -> Part | None:
     return Part(length, offset, (rows[0], steps[0], rows[1], steps[1], steps[2]))
 
 
-def plan(item: int, parts: list[Part], rows: int, caps: Caps) -> Plan:
-    """Inputs seen as (rows, length) each, side by side in the output's rows."""
+def most(parts: list[Part | None], rows: int, caps: Caps) -> int:
+    """Inputs that one dispatch takes of these."""
+    more = caps.kind == "gpu" and caps.max_bindings > MORE and all(p and p.plain(rows) for p in parts)
+    return MORE if more else MOST
+
+
+def plan(item: int, parts: list[Part], rows: int, caps: Caps, to: int = 0) -> Plan:
+    """Inputs seen as (rows, length) each, side by side in the output's rows, from its group of four `to` on."""
     total = sum(p.length for p in parts)
     n = total * rows
     strided = not all(p.plain(rows) for p in parts)
     places = [x for p in parts for x in (p.length, p.offset, *((p.steps[1], *p.steps[3:]) if strided else ()))]
     vector = not any(x % 4 for x in places)
-    words = [n, total]
+    words = [n, total, to]
     start = 0
     for p in parts:
         words += [start, p.length, p.offset, *(p.steps if strided else ())]
@@ -61,7 +68,7 @@ def _program(item: int, count: int, vector: bool, strided: bool, caps: Caps) -> 
     for k in range(count):
         if vector:
             lines, lanes = elements.read4(dtype, f"b_{k}", "at / 4u", "v", bare)
-            lines += elements.write4(dtype, "b_out", "g", lanes, bare)
+            lines += elements.write4(dtype, "b_out", "g + p.to", lanes, bare)
         else:
             lines = [f"return {elements.read(dtype, f'b_{k}', 'at', bare)};"]
         inputs.append(lines)
@@ -76,9 +83,9 @@ def _program(item: int, count: int, vector: bool, strided: bool, caps: Caps) -> 
         vector=vector,
         strided=strided,
         carrier=carrier,
-        store=elements.write4(dtype, "b_out", "g", ["v0", "v1", "v2", "v3"], bare),
+        store=elements.write4(dtype, "b_out", "g + p.to", ["v0", "v1", "v2", "v3"], bare),
         workgroup=WORKGROUP[caps.kind],
         groups=GROUPS[caps.kind],
     )
     name = f"cat_{item}{mode}{count}{'s' if strided else ''}"
-    return Program(name, text, "r" * count + "w", 4 * (2 + (8 if strided else 3) * count))
+    return Program(name, text, "r" * count + "w", 4 * (3 + (8 if strided else 3) * count))

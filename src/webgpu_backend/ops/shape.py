@@ -21,6 +21,7 @@ from .table import custom
 _PLANS: dict[tuple, object] = {}
 _PAIRS: dict[tuple, tuple] = {}
 _LARGE = 1 << 18  # bytes from which an input is worth a dispatch of its own
+_WIDE = 128  # and bytes of a row
 
 
 # -- cat and stack
@@ -149,17 +150,26 @@ def _copy_parts(parts, dim: int, out: torch.Tensor) -> None:
 
 
 def _join(parts, dim: int, out: torch.Tensor) -> None:
-    """A dispatch per seven inputs; many are joined in rounds, unless each is large enough for its own copy."""
+    """A dispatch for up to sixteen inputs. More of them take their turns where each turn's result is one run of the
+    output, else they are joined in rounds, unless they are large enough for a copy each."""
     if not parts:
         return
-    large = len(parts) > join.MOST and out.numel() * out.element_size() >= _LARGE * len(parts)
-    if len(parts) == 1 or large or out.element_size() > 8:
+    if len(parts) == 1 or out.element_size() > 8:
         _copy_parts(parts, dim, out)
         return
-    while len(parts) > join.MOST:
+    rows = numel(out.shape[:dim])
+    most = join.most([_part(t, dim) for t in parts], rows, caps())
+    if len(parts) > most and rows == 1 and caps().kind == "gpu" and _in_turns(parts, dim, out, most):
+        return
+    row, item = numel(out.shape[dim:]), out.element_size()
+    wide = most == join.MOST or row * item >= _WIDE * len(parts)
+    if len(parts) > most and wide and rows * row * item >= _LARGE * len(parts):
+        _copy_parts(parts, dim, out)
+        return
+    while len(parts) > most:
         rounds = []
-        for k in range(0, len(parts), join.MOST):
-            some = parts[k : k + join.MOST]
+        for k in range(0, len(parts), most):
+            some = parts[k : k + most]
             if len(some) == 1:
                 rounds += some
                 continue
@@ -171,16 +181,30 @@ def _join(parts, dim: int, out: torch.Tensor) -> None:
     _join_few(parts, dim, out)
 
 
-def _join_few(parts, dim: int, out: torch.Tensor) -> None:
+def _in_turns(parts, dim: int, out: torch.Tensor, most: int) -> bool:
+    """Each turn writes whole groups of four elements, the last of which may reach into the next turn's."""
+    turns, at = [], 0
+    for k in range(0, len(parts), most):
+        if at % 4:
+            return False
+        turns.append((parts[k : k + most], at // 4))
+        at += sum(t.numel() for t in turns[-1][0])
+    for some, to in turns:
+        _join_few(some, dim, out, to)
+    return True
+
+
+def _join_few(parts, dim: int, out: torch.Tensor, to: int = 0) -> None:
     read = [_part(t, dim) for t in parts]
     if None in read:
         parts = [t if found else t.contiguous() for t, found in zip(parts, read)]
         read = [_part(t, dim) for t in parts]
-    plan = join.plan(out.element_size(), read, numel(out.shape[:dim]), caps())
+    plan = join.plan(out.element_size(), read, numel(out.shape[:dim]), caps(), to)
     try:
         launch(plan.program, (*parts, out), plan.params, plan.grid)
     except BindingTooLarge:  # a copy knows how to split
-        _copy_parts(parts, dim, out)
+        first = 4 * to // numel(out.shape[dim + 1 :])
+        _copy_parts(parts, dim, out.narrow(dim, first, out.shape[dim] - first))
 
 
 def _part(t: torch.Tensor, dim: int) -> join.Part | None:

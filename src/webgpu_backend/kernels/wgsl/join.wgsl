@@ -1,6 +1,7 @@
 struct P {
     n: u32,
     total: u32,
+    to: u32,
 {% for k in range(count) %}
     start{{ k }}: u32,
     length{{ k }}: u32,
