@@ -20,8 +20,9 @@ from .tiles import tuning
 
 MOST = 8  # outputs of a group
 THREADS = 64
+CHANNELS = {2: 16, 4: 8}  # by the most taps, how many are taken together, so that barriers are worth their time
 UNROLL = 4  # channels read together
-STAGE = 0  # channels whose weights lie in workgroup memory; 0: every thread reads them where they are
+STAGE = 16  # taps whose weights lie in workgroup memory
 GRAD_TAPS = 8  # of a window's row whose gradients a workgroup sums, nine of several rows
 GRAD_THREADS = 256
 GRAD_HELD = 2  # vectors of sums in workgroup memory at a time
@@ -114,6 +115,10 @@ def pixels(q: Few, n: int, caps: Caps) -> int:
     return most
 
 
+def channels(taps: int) -> int:
+    return next((some for most, some in CHANNELS.items() if taps <= most), UNROLL)
+
+
 def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps) -> Plan:
     """The result, contiguous; "a" is what `plan_weight` makes."""
     positions, taps = q.positions(), q.taps
@@ -123,7 +128,8 @@ def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps) -> Plan:
     groups = q.groups * q.blocks * tiles
     count = q.batch * q.groups * q.rows * numel(q.out)
     splits = max(1, min(2 * tuning().units // groups, q.channels * numel(taps) // SPLIT, q.channels, 64))
-    chunk = -(-q.channels // splits)
+    some = channels(numel(taps))
+    chunk = -(-q.channels // (splits * some)) * some
     splits = -(-q.channels // chunk)
     if q.moved:
         step = (1, 1, 1)
@@ -139,7 +145,7 @@ def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps) -> Plan:
     if own is not None:
         words += [own.offset, own.row]
     out = dtype if splits == 1 else FLOAT32
-    program = _program(q.rows, q.parts, each, dtype, out, own is not None, STAGE, UNROLL, THREADS, caps)
+    program = _program(q.rows, q.parts, each, dtype, out, own is not None, STAGE, some, UNROLL, THREADS, caps)
     bindings = ("a", "b", *(("c",) if own is not None else ()), "out" if splits == 1 else "part")
     params = pack(f"<{len(words)}I", *(w & _WORD for w in words))
     step = Step(program, bindings, params, spread(groups * splits, caps))
@@ -151,7 +157,7 @@ def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps) -> Plan:
 
 @cache
 def _program(
-    rows: int, parts: int, each: int, dtype: DType, out: DType, bias: bool, stage: int, unroll: int,
+    rows: int, parts: int, each: int, dtype: DType, out: DType, bias: bool, stage: int, channels: int, unroll: int,
     threads: int, caps: Caps,
 ) -> Program:  # fmt: skip
     fields = _FIELDS + (["c_o", "c_s"] if bias else [])
@@ -162,7 +168,7 @@ def _program(
     wgsl = render(
         "conv_few.wgsl", caps,
         fields=[f"{f}: u32" for f in fields], bindings=bindings, rows=rows, parts=parts, pixels=each, bias=bias,
-        stage=stage, unroll=unroll, threads=threads,
+        stage=stage, channels=channels, unroll=unroll, threads=threads,
         read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
         write=lambda at, value: elements.write(out, "out", at, value, caps),
     )  # fmt: skip

@@ -157,6 +157,8 @@ def write4(dtype: DType, var: str, group: str, lanes: list[str], caps: Caps) -> 
         return [f"{var}[{group}] = vec4<{dtype.carrier}>({x}, {y}, {z}, {w});"]
     if name == "float16" and caps.f16:
         return [f"{var}[{group}] = vec4<f16>(vec4<f32>({x}, {y}, {z}, {w}));"]
+    if name == "bfloat16":
+        return [f"{var}[{group}] = vec2<u32>(bf16_pair({x}, {y}), bf16_pair({z}, {w}));"]
     if dtype.size == 2:
         low = f"{bits(dtype, x)} | ({bits(dtype, y)} << 16u)"
         high = f"{bits(dtype, z)} | ({bits(dtype, w)} << 16u)"

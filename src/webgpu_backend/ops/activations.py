@@ -79,11 +79,7 @@ def elu_backward(grad_output, alpha, scale, input_scale, is_result, self_or_resu
 
 _GELU = {"none": expression("gelu", "gelu(a)"), "tanh": expression("gelu_tanh", "gelu_tanh(a)")}
 _GELU_BACKWARD = {
-    "none": expression(
-        "gelu_backward",
-        "cdf = 0.5 * erfc(b * -0.7071067811865476)\npdf = exp(b * b * -0.5) * 0.3989422804014327\na * (cdf + b * pdf)",
-        2,
-    ),
+    "none": expression("gelu_backward", "a * gelu_slope(b)", 2),
     "tanh": expression(
         "gelu_tanh_backward",
         "t = tanh(0.7978845608028654 * (b + 0.044715 * b * b * b))\n"

@@ -10,32 +10,28 @@ struct P {
 {% endfor %}
 {% set quads = (rows + 3) // 4 %}
 {% set pitch = parts * quads %}
-{% if stage %}
-var<workgroup> kept: array<vec4<f32>, {{ stage * pitch }}>;
-{% endif %}
-{# `count` channels from c on: read at every position, then multiplied into each part. #}
-{% macro channels(count) %}
-{% for u in range(count) %}
+var<workgroup> kept: array<vec4<f32>, {{ stage * channels * pitch }}>;
+{# `count` channels from u on: read at every position, then multiplied into each part. #}
+{% macro some(first, count) %}
+{% for u in range(first, first + count) %}
 {% for j in range(pixels) %}
-                let v{{ j }}_{{ u }} = select(0.0, {{ read("x", "at%d + x_at + %du * p.xs_c" % (j, u)) }}, in{{ j }});
+                    let v{{ j }}_{{ u }} = select(0.0, {{ read("x", "at%d + %s" % (j, "x_at" if u == 0 else "x_at + %du * p.xs_c" % u)) }}, in{{ j }});
 {% endfor %}
 {% endfor %}
 {% for g in range(parts) %}
-                {{ "if (live%d) " % g if parts > 1 else "" }}{
-{% for u in range(count) %}
+                    {{ "if (live%d) " % g if parts > 1 else "" }}{
+{% for u in range(first, first + count) %}
 {% for q in range(quads) %}
-                    let w{{ u }}_{{ q }} = {{ "kept" if stage else "w_in" }}[w_at + {{ u * pitch + g * quads + q }}u];
+                        let w{{ u }}_{{ q }} = kept[w_at + {{ u * pitch + g * quads + q }}u];
 {% endfor %}
 {% for j in range(pixels) %}
 {% for r in range(rows) %}
-                    s{{ j }}_{{ g * rows + r }} += v{{ j }}_{{ u }} * w{{ u }}_{{ r // 4 }}.{{ "xyzw"[r % 4] }};
+                        s{{ j }}_{{ g * rows + r }} += v{{ j }}_{{ u }} * w{{ u }}_{{ r // 4 }}.{{ "xyzw"[r % 4] }};
 {% endfor %}
 {% endfor %}
 {% endfor %}
-                }
+                    }
 {% endfor %}
-                x_at += {{ count }}u * p.xs_c;
-                w_at += {{ count * pitch }}u;
 {% endmacro %}
 @compute @workgroup_size({{ threads }})
 fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
@@ -71,10 +67,23 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     let phase{{ g }}_h = phase{{ g }} / p.by_w % p.by_h;
     let phase{{ g }}_w = phase{{ g }} % p.by_w;
 {% endfor %}
-    var tap = (group * p.blocks + block) * p.taps_d * p.taps_h * p.taps_w;
-    for (var kz = 0u; kz < p.taps_d; kz++) {
-        for (var ky = 0u; ky < p.taps_h; ky++) {
-            for (var kx = 0u; kx < p.taps_w; kx++) {
+    let taps = p.taps_d * p.taps_h * p.taps_w;
+    let w_first = (group * p.blocks + block) * taps * p.channels * {{ pitch }}u;
+    // A few channels at a time, so that what neighbouring taps share is still in the cache.
+    for (var c = c_first; c < c_last; c += {{ channels }}u) {
+        let count = min(c_last - c, {{ channels }}u);
+        for (var t_first = 0u; t_first < taps; t_first += {{ stage }}u) {
+            let t_last = min(t_first + {{ stage }}u, taps);
+            workgroupBarrier();
+            for (var i = lid; i < (t_last - t_first) * {{ channels * pitch }}u; i += {{ threads }}u) {
+                let channel = min(i % {{ channels * pitch }}u, count * {{ pitch }}u - 1u);
+                kept[i] = w_in[w_first + ((t_first + i / {{ channels * pitch }}u) * p.channels + c) * {{ pitch }}u + channel];
+            }
+            workgroupBarrier();
+            for (var k = t_first; k < t_last; k++) {
+                let kz = k / (p.taps_h * p.taps_w);
+                let ky = k / p.taps_w % p.taps_h;
+                let kx = k % p.taps_w;
                 let away_d = kz * p.tap_d;
                 let away_h = ky * p.tap_h;
                 let away_w = kx * p.tap_w;
@@ -88,31 +97,18 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
                 let live{{ g }} = phase{{ g }}_d + kz * p.by_d < p.win_d && phase{{ g }}_h + ky * p.by_h < p.win_h && phase{{ g }}_w + kx * p.by_w < p.win_w;
 {% endfor %}
 {% endif %}
-                var x_at = (group * p.channels + c_first) * p.xs_c;
-                let w_first = (tap * p.channels + c_first) * {{ pitch }}u;
-                tap++;
-{% if stage %}
-                for (var c0 = c_first; c0 < c_last; c0 += {{ stage }}u) {
-                let last = min(c0 + {{ stage }}u, c_last);
-                workgroupBarrier();
-                for (var i = lid; i < (last - c0) * {{ pitch }}u; i += {{ threads }}u) {
-                    kept[i] = w_in[w_first + (c0 - c_first) * {{ pitch }}u + i];
-                }
-                workgroupBarrier();
-                var c = c0;
-                var w_at = 0u;
-{% else %}
-                {
-                let last = c_last;
-                var c = c_first;
-                var w_at = w_first;
-{% endif %}
-                for (; c + {{ unroll }}u <= last; c += {{ unroll }}u) {
-{{ channels(unroll) }}
-                }
-                for (; c < last; c++) {
-{{ channels(1) }}
-                }
+                var x_at = (group * p.channels + c) * p.xs_c;
+                var w_at = (k - t_first) * {{ channels * pitch }}u;
+                if (count == {{ channels }}u) {
+{% for u in range(0, channels, unroll) %}
+{{ some(u, unroll) }}
+{% endfor %}
+                } else {
+                    for (var i = 0u; i < count; i++) {
+{{ some(0, 1) }}
+                        x_at += p.xs_c;
+                        w_at += {{ pitch }}u;
+                    }
                 }
             }
         }
