@@ -300,5 +300,6 @@ def test_words_and_narrow_conversions():
 
 def test_u32_mul_wide():
     a, b = A32.view(np.uint32), B32.view(np.uint32)
-    got = call("u32_mul_wide(a, b)", "vec2<u32>", ("u32", a), ("u32", b)).view(np.uint64).ravel()
-    np.testing.assert_array_equal(got, a.astype(np.uint64) * b.astype(np.uint64))
+    for name in ("u32_mul_wide", "n64_mul_wide") if has_int64() else ("u32_mul_wide",):
+        got = call(f"{name}(a, b)", "vec2<u32>", ("u32", a), ("u32", b)).view(np.uint64).ravel()
+        np.testing.assert_array_equal(got, a.astype(np.uint64) * b.astype(np.uint64))

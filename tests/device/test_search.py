@@ -1,8 +1,13 @@
 """Searching against the CPU: bisection, unique values, modes, histograms, membership."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from _close import adapter_class, close  # noqa: F401
+
+from webgpu_backend.launch import caps
+from webgpu_backend.ops import search
 
 DTYPES = [torch.float32, torch.int64, torch.uint8, torch.bfloat16, torch.int32]
 
@@ -61,6 +66,15 @@ def test_mode(dtype, adapter_class):  # noqa: F811
     for dim in (0, 1, -1):
         same(lambda t: torch.mode(t, dim), x)  # noqa: B023
     same(lambda t: torch.mode(t, 1, True)[0], sample((2, 3000), torch.int32))
+
+
+@pytest.mark.parametrize("bins", [1, 100, 2048, 2049])
+def test_a_gpu_counts_few_bins_in_workgroups(bins, monkeypatch):
+    found = replace(caps(), kind="gpu")
+    monkeypatch.setattr(search, "caps", lambda: found)
+    x = torch.randn(40_001)
+    x[::7] = float("nan")
+    same(lambda t: torch.histc(t, bins, -3, 3), x)
 
 
 def test_histc():

@@ -23,7 +23,7 @@ def array_type(dtype: DType, mode: str, caps: Caps) -> str:
         if name == "complex32":
             return "array<vec4<u32>>"
         if name in ("int64", "uint64"):
-            return f"array<{_word64(dtype)}>" if caps.i64 else "array<vec4<u32>>"
+            return f"array<vec4<{_word64(dtype)}>>" if caps.i64 else "array<vec4<u32>>"
         return "array<f64>"
     if mode == "a":
         return "array<atomic<u32>>"
@@ -145,6 +145,8 @@ def read4(dtype: DType, var: str, group: str, to: str, caps: Caps) -> tuple[list
     if name == "complex64" or (name in ("int64", "uint64") and not caps.i64):
         lines = [f"let {to}_l = {var}[2u * ({group})];", f"let {to}_h = {var}[2u * ({group}) + 1u];"]
         return lines, [f"{to}_l.xy", f"{to}_l.zw", f"{to}_h.xy", f"{to}_h.zw"]
+    if name in ("int64", "uint64"):
+        return [f"let {to} = {var}[{group}];"], xyzw
     lines = [f"let {to}_{k} = {var}[4u * ({group}) + {k}u];" for k in range(4)]
     return lines, [f"{to}_{k}" for k in range(4)]
 
@@ -174,4 +176,6 @@ def write4(dtype: DType, var: str, group: str, lanes: list[str], caps: Caps) -> 
             f"{var}[2u * ({group})] = vec4<{base}>({x}, {y});",
             f"{var}[2u * ({group}) + 1u] = vec4<{base}>({z}, {w});",
         ]
+    if name in ("int64", "uint64"):
+        return [f"{var}[{group}] = vec4<{_word64(dtype)}>({x}, {y}, {z}, {w});"]
     return [f"{var}[4u * ({group}) + {k}u] = {v};" for k, v in enumerate(lanes)]

@@ -58,11 +58,18 @@ def _closure(name: str) -> frozenset[str]:
     return frozenset(seen)
 
 
-def include(source: str) -> str:
+_NATIVE = {"u32_mul_wide": "n64_mul_wide"}  # what 64-bit integers of the adapter's own do better
+
+
+def include(source: str, native64: bool = False) -> str:
     """The library functions that `source` calls, directly or not, as text."""
     known = items()
     needed: set[str] = set()
     for word in set(_WORD.findall(source)):
         if word in known:
             needed |= _closure(word)
-    return "\n".join(known[n].text for n in sorted(needed))
+    texts = []
+    for name in sorted(needed):
+        other = _NATIVE.get(name) if native64 else None
+        texts.append(known[name].text if other is None else known[other].text.replace(other, name))
+    return "\n".join(texts)

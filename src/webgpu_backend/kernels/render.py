@@ -35,7 +35,7 @@ def render(template: str, caps: Caps, **names) -> str:
     parts = []
     if "f16" in body and caps.f16 and _uses_f16(body):
         parts.append("enable f16;\n")
-    functions = library.include(body)
+    functions = library.include(body, caps.i64)
     if functions:
         parts.append(functions + "\n")
     parts.append(body)

@@ -15,7 +15,15 @@ FIELDS = (
 
 @cache
 def kernel(
-    mode: str, dims: int, corners: bool, antialias: bool, backward: bool, dtype: DType, channels_last: bool, caps: Caps
+    mode: str,
+    dims: int,
+    corners: bool,
+    antialias: bool,
+    backward: bool,
+    dtype: DType,
+    channels_last: bool,
+    planes: bool,
+    caps: Caps,
 ) -> indexed.Kernel:
     c = carrier(dtype, caps)
     if c != "f32" and (mode in ("linear", "cubic") or backward):
@@ -27,6 +35,7 @@ def kernel(
         ("antialias", antialias),
         ("backward", backward),
         ("channels_last", channels_last),
+        ("planes", planes),
     )
     name = f"resample_{mode}{dims}{'_aa' if antialias else ''}{'_backward' if backward else ''}"
     return indexed.kernel(name, "resample.wgsl", (("a", dtype),), (("out", dtype),), FIELDS, caps, names=names)

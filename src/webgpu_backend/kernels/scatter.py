@@ -144,7 +144,8 @@ def _store(dtype: DType, how: str, caps: Caps):
     if how == "sum" and dtype.name in ("int32", "uint32"):
         return ["atomicAdd(&b_dst[at], bitcast<u32>(v));"], "array<atomic<u32>>", None
     if how == "sum" and dtype.name == "float32" and caps.f32_atomic:
-        return ["atomicAdd(&b_dst[at], v);"], "array<atomic<f32>>", None
+        # Zeros often share a place (what lies outside an image does), where they would wait for each other.
+        return ["if (!(v == 0.0)) {", "    atomicAdd(&b_dst[at], v);", "}"], "array<atomic<f32>>", None
     if dtype.size > 4:
         raise Unsupported(f"webgpu: no atomic {how} of {dtype.name}")
     combine = None if how == "set" else combiner(how, dtype, caps)

@@ -51,10 +51,14 @@ def groups(caps: Caps) -> indexed.Kernel:
     return indexed.kernel("groups", "search.wgsl", (("a", INT32),), writes, ("length",), caps, names=names)
 
 
+NEAR = 2048  # bins that a GPU's workgroup counts in its own memory
+
+
 @cache
-def scatter(kind: str, dtype: DType, caps: Caps):
-    """`inverse`: group numbers to where sorted elements came from. `histc`: counts of equal bins."""
-    per = 4 if caps.kind == "cpu" else 1
+def scatter(kind: str, dtype: DType, caps: Caps, near: bool = False):
+    """`inverse`: group numbers to where sorted elements came from. `histc`: counts of equal bins; `near`: at most
+    NEAR of them."""
+    per = 64 if near else 4 if caps.kind == "cpu" else 1
     workgroup = indexed.WORKGROUP[caps.kind]
     if kind == "inverse":
         reads, writes = (("a", INT32), ("pairs", UINT32)), (("out", INT64),)
@@ -65,7 +69,7 @@ def scatter(kind: str, dtype: DType, caps: Caps):
         head += "@group(0) @binding(1) var<storage, read_write> b_out: array<atomic<u32>>;\n"
     text = render(
         "search_scatter.wgsl", caps, head=head, kind=kind, words=words(dtype), index_dtype=INT64, workgroup=workgroup,
-        per=per, index=lambda value, d: indexed.from_u32(value, d, caps), **access,
+        near=NEAR if near else 0, per=per, index=lambda value, d: indexed.from_u32(value, d, caps), **access,
     )  # fmt: skip
-    program = Program(f"{kind}_{dtype.short}", text, "r" * len(reads) + "w", packer.size)
+    program = Program(f"{kind}{'_near' if near else ''}_{dtype.short}", text, "r" * len(reads) + "w", packer.size)
     return indexed.Kernel(program, packer, per, workgroup)

@@ -53,6 +53,11 @@ def _check(x: torch.Tensor, dims: int, output_size) -> None:
         )
 
 
+def _planes(x: torch.Tensor) -> bool:
+    """Whether the next image's first channel follows the last channel of the one before."""
+    return x.stride(0) == x.shape[1] * x.stride(1)
+
+
 def _forward(op, mode, dims, x, output_size, corners, scales, antialias=False):
     key = _key(op.name(), (x,), (tuple(output_size), corners, *scales))
     plan = _plans.get(key)
@@ -63,7 +68,7 @@ def _forward(op, mode, dims, x, output_size, corners, scales, antialias=False):
         last = _channels_last(x.shape, x.stride()) and not x.is_contiguous()
         sizes = (*x.shape[:2], *output_size)
         meta = T.meta(sizes, _last_strides(sizes) if last else None, x.dtype)
-        kernel = resample.kernel(mode, dims, corners, antialias, False, T.dtype_of(x), last, caps())
+        kernel = resample.kernel(mode, dims, corners, antialias, False, T.dtype_of(x), last, _planes(x), caps())
         plan = (meta, kernel, _numbers(x, x.shape, meta.sizes, dims, corners, scales))
         if len(_plans) > 4096:
             _plans.clear()
@@ -112,7 +117,7 @@ def _backward(mode, dims, grad, output_size, input_size, corners, scales, antial
     sizes = tuple(input_size)
     last = _channels_last(grad.shape, grad.stride()) and not grad.is_contiguous()
     result = T.empty(sizes, grad.dtype, _last_strides(sizes) if last else None)
-    kernel = resample.kernel(mode, dims, corners, antialias, True, T.dtype_of(grad), last, caps())
+    kernel = resample.kernel(mode, dims, corners, antialias, True, T.dtype_of(grad), last, _planes(grad), caps())
     run(kernel, (grad,), (result,), *_numbers(grad, sizes, grad.shape, dims, corners, scales))
     return result
 

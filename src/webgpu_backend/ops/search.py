@@ -247,7 +247,8 @@ def histc(self, bins=100, min=0, max=0):
     n = self.numel()
     if n:
         x = self.contiguous()
-        kernel = search.scatter("histc", T.dtype_of(x), caps())
+        near = caps().kind == "gpu" and bins <= search.NEAR
+        kernel = search.scatter("histc", T.dtype_of(x), caps(), near)
         params = kernel.pack.pack(n, bins, low, high, x.storage_offset())
         launch(kernel.program, (x, counts), params, kernel.grid(n, caps()))
     return counts.to(self.dtype)

@@ -1,8 +1,10 @@
 // add_bf16l_bf16s_bf16l2i, bindings rrw, 32 parameter bytes
-fn bf16_bits(x: f32) -> u32 {
-    let u = bitcast<u32>(x);
-    let rounded = (u + 0x7fffu + ((u >> 16u) & 1u)) >> 16u;
-    return select(rounded, 0x7fc0u, (u & 0x7fffffffu) > 0x7f800000u);
+fn bf16_pair(a: f32, b: f32) -> u32 {
+    let u = bitcast<u32>(a);
+    let v = bitcast<u32>(b);
+    let low = select(0x7fc00000u, u + 0x7fffu + ((u >> 16u) & 1u), a == a);
+    let high = select(0x7fc00000u, v + 0x7fffu + ((v >> 16u) & 1u), b == b);
+    return (low >> 16u) | (high & 0xffff0000u);
 }
 struct P {
     n: u32,
@@ -50,5 +52,5 @@ fn main(
     let out0w1 = y1;
     let out0w2 = y2;
     let out0w3 = y3;
-    b_out0[g + p.out0_o] = vec2<u32>(bf16_bits(out0w0) | (bf16_bits(out0w1) << 16u), bf16_bits(out0w2) | (bf16_bits(out0w3) << 16u));
+    b_out0[g + p.out0_o] = vec2<u32>(bf16_pair(out0w0, out0w1), bf16_pair(out0w2, out0w3));
 }

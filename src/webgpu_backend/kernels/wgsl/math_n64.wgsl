@@ -18,6 +18,12 @@ fn n64_words(a: i64) -> vec2<u32> {
   return vec2<u32>(n64_lo(a), n64_hi(a));
 }
 
+// The whole product of two words: a GPU has an instruction for it.
+fn n64_mul_wide(a: u32, b: u32) -> vec2<u32> {
+  let product = u64(a) * u64(b);
+  return vec2<u32>(u32(product & 0xfffffffflu), u32(product >> 32u));
+}
+
 fn n64_min(a: i64, b: i64) -> i64 {
   return select(a, b, b < a);
 }

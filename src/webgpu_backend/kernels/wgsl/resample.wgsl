@@ -144,16 +144,32 @@ fn share(i: u32, o: u32, scale: f32, size: u32) -> f32 {
 {% endif %}
 }
 
+{% if antialias %}
 // Outputs that may read input i: a margin is allowed for, share() decides.
 fn range(i: u32, scale: f32, size: u32, outs: u32) -> vec2<u32> {
     if (scale <= 0.0) {
         return vec2<u32>(0u, outs);
     }
-    let margin = {{ "%d.0 * max(scale, 1.0) + 1.0" % (taps // 2) if antialias else "%d.0" % (taps // 2 + 1) }};
+    let margin = {{ taps // 2 }}.0 * max(scale, 1.0) + 1.0;
     let low = clamp((f32(i) - margin) / scale - 1.0, 0.0, f32(outs));
     let high = clamp((f32(i) + 1.0 + margin) / scale + 2.0, 0.0, f32(outs));
     return vec2<u32>(select(u32(low), 0u, i == 0u), select(u32(high), outs, i + 1u == size));
 }
+{% else %}
+{# A source that lies in (i + low, i + high) reads i, and output o has its source at (o + middle) * scale - middle. #}
+{% set centred = not corners and mode != "nearest" %}
+{% set near, far = {"nearest": (0.0, 1.0), "exact": (0.0, 1.0), "linear": (-1.0, 1.0), "cubic": (-2.0, 2.0)}[mode] %}
+{% set shift = 0.5 if centred and taps > 1 else 0.0 %}
+// Outputs that may read input i: half an output on each side is allowed for rounding, share() decides.
+fn range(i: u32, scale: f32, size: u32, outs: u32) -> vec2<u32> {
+    if (scale <= 0.0) {
+        return vec2<u32>(0u, outs);
+    }
+    let low = clamp((f32(i) + {{ near + shift }}) / scale - {{ 1.0 if centred else 0.5 }}, 0.0, f32(outs));
+    let high = clamp((f32(i) + {{ far + shift }}) / scale + {{ 1.0 if centred else 1.5 }}, 0.0, f32(outs));
+    return vec2<u32>(select(u32(low), 0u, i == 0u), select(u32(high), outs, i + 1u == size));
+}
+{% endif %}
 
 fn at(i: u32) -> {{ result }} {
     let q = place(i, p.depth, p.height, p.width);

@@ -12,9 +12,35 @@ fn put(i: u32) {
         return;
     }
     let bin = u32((x - p.low) * f32(p.bins) / (p.high - p.low));
-    atomicAdd(&b_out[min(bin, p.bins - 1u)], 1u);
+    atomicAdd(&{{ "near" if near else "b_out" }}[min(bin, p.bins - 1u)], 1u);
 }
 {% endif %}
+{% if near %}
+var<workgroup> near: array<atomic<u32>, {{ near }}>;
+
+// A workgroup counts for itself first: its threads would wait for each other at the few words of the result.
+@compute @workgroup_size({{ workgroup }})
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32, @builtin(num_workgroups) nwg: vec3<u32>) {
+    for (var i = lid; i < p.bins; i += {{ workgroup }}u) {
+        atomicStore(&near[i], 0u);
+    }
+    workgroupBarrier();
+    let first = (wid.x + wid.y * nwg.x) * {{ workgroup * per }}u + lid;
+    for (var k = 0u; k < {{ per }}u; k++) {
+        let i = first + k * {{ workgroup }}u;
+        if (i < p.n) {
+            put(i);
+        }
+    }
+    workgroupBarrier();
+    for (var i = lid; i < p.bins; i += {{ workgroup }}u) {
+        let count = atomicLoad(&near[i]);
+        if (count > 0u) {
+            atomicAdd(&b_out[i], count);
+        }
+    }
+}
+{% else %}
 
 @compute @workgroup_size({{ workgroup }})
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
@@ -26,3 +52,4 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
         }
     }
 }
+{% endif %}
