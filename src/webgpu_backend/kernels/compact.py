@@ -12,11 +12,11 @@ from .layout import grid
 from .pointwise import WORKGROUP
 from .render import render
 
-CHUNK = 64  # elements per thread
+CHUNK = {"gpu": 16, "cpu": 64}  # elements per thread; neighbours of a GPU share what they read
 
 
 def _kernel(name: str, template: str, access: str, words: int, caps: Caps, **names) -> Program:
-    text = render(template, caps, workgroup=WORKGROUP[caps.kind], chunk=CHUNK, **names)
+    text = render(template, caps, workgroup=WORKGROUP[caps.kind], chunk=CHUNK[caps.kind], **names)
     return Program(name, text, access, 4 * words)
 
 
@@ -24,8 +24,8 @@ def _run(program: Program, words, threads: int, caps: Caps) -> Plan:
     return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
-def chunks(n: int) -> int:
-    return -(-n // CHUNK)
+def chunks(n: int, caps: Caps) -> int:
+    return -(-n // CHUNK[caps.kind])
 
 
 @cache
@@ -37,7 +37,7 @@ def _count(dtype: DType, caps: Caps) -> Program:
 
 def count(dtype: DType, n: int, offset: int, caps: Caps) -> Plan:
     """Binds a contiguous a and counts (one u32 per chunk)."""
-    return _run(_count(dtype, caps), (n, offset), chunks(n), caps)
+    return _run(_count(dtype, caps), (n, offset), chunks(n, caps), caps)
 
 
 @cache
@@ -47,7 +47,7 @@ def _total(caps: Caps) -> Program:
 
 def total(n: int, caps: Caps) -> Plan:
     """Binds n values and their sums by chunk."""
-    return _run(_total(caps), (n,), chunks(n), caps)
+    return _run(_total(caps), (n,), chunks(n, caps), caps)
 
 
 @cache
@@ -63,7 +63,7 @@ def spread(n: int, rooted: bool, caps: Caps) -> Plan:
 
     Binds the values and, unless this is the root, the bases.
     """
-    return _run(_spread(caps, rooted), (n,), chunks(n), caps)
+    return _run(_spread(caps, rooted), (n,), chunks(n, caps), caps)
 
 
 @cache
@@ -82,7 +82,7 @@ def write(dtype: DType, sizes, offset: int, room: int, caps: Caps) -> Plan:
     for s in sizes:
         n *= s
     words = (n, offset, room, *sizes)
-    return _run(_write(dtype, len(sizes), caps), words, chunks(n), caps)
+    return _run(_write(dtype, len(sizes), caps), words, chunks(n, caps), caps)
 
 
 @cache
@@ -101,4 +101,4 @@ def _fill(item: int, caps: Caps) -> Program:
 
 def fill(item: int, n: int, offset: int, room: int, value_offset: int, out_offset: int, site: int, caps: Caps) -> Plan:
     """Binds a bool mask, the exclusive counts, the values (`room` of them), the output and the faults."""
-    return _run(_fill(item, caps), (n, offset, room, value_offset, out_offset, site), chunks(n), caps)
+    return _run(_fill(item, caps), (n, offset, room, value_offset, out_offset, site), chunks(n, caps), caps)

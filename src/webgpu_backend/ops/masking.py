@@ -19,15 +19,15 @@ def _sums(self: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(where each chunk's nonzero elements start, a tensor whose first element is how many there are)."""
     c, n = caps(), self.numel()
     dtype = T.dtype_of(self)
-    levels = [T.empty((compact.chunks(n) + 1,), torch.int32)]
+    levels = [T.empty((compact.chunks(n, c) + 1,), torch.int32)]
     plan = compact.count(dtype, n, self.storage_offset(), c)
     launch(plan.program, (self, levels[0]), plan.params, plan.grid)
-    sizes = [compact.chunks(n)]
-    while sizes[-1] > compact.CHUNK:
-        levels.append(T.empty((compact.chunks(sizes[-1]) + 1,), torch.int32))
+    sizes = [compact.chunks(n, c)]
+    while sizes[-1] > compact.CHUNK[c.kind]:
+        levels.append(T.empty((compact.chunks(sizes[-1], c) + 1,), torch.int32))
         plan = compact.total(sizes[-1], c)
         launch(plan.program, (levels[-2], levels[-1]), plan.params, plan.grid)
-        sizes.append(compact.chunks(sizes[-1]))
+        sizes.append(compact.chunks(sizes[-1], c))
     root = levels[-1]
     plan = compact.spread(sizes[-1], True, c)
     launch(plan.program, (root,), plan.params, plan.grid)
