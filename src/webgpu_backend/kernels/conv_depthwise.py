@@ -8,23 +8,19 @@ from functools import cache
 from struct import pack
 from typing import NamedTuple
 
-from ..dtypes import FLOAT32, DType
+from ..dtypes import DType
 from ..program import Caps, Program
 from . import elements
-from .conv import finish
-from .layout import grid, numel, spread
+from .layout import grid
 from .product import Matrix, Plan, Step
 from .render import render
 
 ROWS = 4  # outputs a thread has
-THREADS = 256
-GROUPS = 2048  # workgroups that fill the adapter
-TRIPS = 8192  # loop iterations of a thread: one software driver stops at 65,535
 
 
 class Depthwise(NamedTuple):
     batch: int
-    channels: int  # of the output (of the gradient, for weights)
+    channels: int  # of the output
     multiple: int  # output channels of each input channel
     sizes: tuple[int, int, int]  # of the image that is read
     strides: tuple[int, ...]  # of its images, channels and dimensions
@@ -73,37 +69,3 @@ def _program(kind: str, rows: int, dtype: DType, bias: bool, caps: Caps) -> Prog
     )  # fmt: skip
     access = "r" * (len(bindings) - 1) + "w"
     return Program(f"conv_depthwise_{kind}{rows}_{dtype.short}{'_bias' if bias else ''}", wgsl, access, 4 * len(fields))
-
-
-def plan_weight(q: Depthwise, grad: Matrix, dtype: DType, caps: Caps) -> Plan:
-    """The weights' gradient; `grad` is contiguous within an image, `inner` is its images' stride."""
-    count = q.channels * numel(q.window)
-    lines = count // q.window[2] * -(-q.window[2] // 4)  # workgroups of four taps
-    along = 1
-    while along < min(q.positions[2], 32):
-        along *= 2
-    rows = q.batch * q.positions[0] * q.positions[1]
-    turns = -(-q.positions[2] // along)  # of the inner loop
-    chunk = max(-(-rows * lines // GROUPS), THREADS // along)
-    chunk = min(chunk, rows, max(TRIPS // (turns + 1), 1) * (THREADS // along))
-    splits = -(-rows // chunk)
-    words = [lines * splits, rows, chunk, along, *q.words(), grad.offset, grad.inner]
-    direct = splits == 1 and dtype == FLOAT32
-    bindings = ("a", "b", "out" if direct else "part")
-    step = Step(_weight_program(dtype, caps), bindings, pack(f"<{len(words)}I", *words), spread(lines * splits, caps))
-    if direct:
-        return Plan((step,), {})
-    return Plan((step, finish(dtype, None, count, splits, 1, 1, caps)), {"part": (splits * count, FLOAT32)})
-
-
-@cache
-def _weight_program(dtype: DType, caps: Caps) -> Program:
-    fields = ["total", "rows", "chunk", "along", *_FIELDS, "y_o", "ys_n"]
-    bindings = [(f"{name}_in", "read", elements.array_type(dtype, "e", caps)) for name in "yx"]
-    bindings.append(("out", "read_write", "array<f32>"))
-    wgsl = render(
-        "conv_depthwise_weight.wgsl", caps,
-        fields=[f"{f}: u32" for f in fields], bindings=bindings, threads=THREADS,
-        read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
-    )  # fmt: skip
-    return Program(f"conv_depthwise_weight_{dtype.short}", wgsl, "rrw", 4 * len(fields))

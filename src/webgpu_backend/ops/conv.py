@@ -266,11 +266,8 @@ def backward_weight(x, dy, weight_shape, stride, padding, dilation, groups):
         g = Geometry(x.shape, dy.shape, weight_shape, stride, padding, dilation, groups, small)
         if winograd.served(g, x.dtype):
             return winograd.backward_weight(x, dy, weight_shape, padding)
-        if few.served(g, x.dtype, False) and (few.DEPTHWISE or not g.single(x.dtype)):
+        if few.served(g, x.dtype, False):
             return few.weight_gradient(g, key, x, dy, weight_shape)
-        if g.single(x.dtype):
-            made = depthwise.plan_weight(g.alone(False, x), matrix(dy, 0, 0, 0, dy.stride(0)), T.dtype_of(x), caps())
-            return tables.run(tables.remember(key, weight_shape, x.dtype, made), dy, x)
         if g.gathered(x.dtype, None, g.y_count):
             return tables.run(_plan_weight(key, g, x, dy, weight_shape), dy, x)
         rows, columns = g.y_channels, g.x_channels * g.taps

@@ -8,8 +8,6 @@ from ..launch import caps
 from . import conv_tables as tables
 from .product import matrix
 
-DEPTHWISE = True
-
 
 def served(g, dtype: torch.dtype, moved: bool) -> bool:
     rows = g.x_channels if moved else g.y_channels
