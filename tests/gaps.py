@@ -11,8 +11,6 @@ _NO_COMPLEX128 = "the result or a step of it is complex128, which no shader comp
 FALLBACK: dict[str, tuple] = {
     "block_diag": (_NO_COMPLEX128, torch.complex64),
     "float_power": (_NO_COMPLEX128, torch.complex64),
-    "linalg.eig": ("nonsymmetric eigenvalues come in the order of LAPACK's deflations; no device kernel",),
-    "linalg.eigvals": ("as linalg.eig",),
     "nn.functional.l1_loss": (_NO_COMPLEX128, torch.complex64),
 }
 WRONG: dict[str, tuple] = {

@@ -16,6 +16,7 @@ from .render import render
 
 # Software adapters stop an invocation after 65,535 loop trips in all: callers split what would pass this.
 TRIPS = 50_000
+LONGEST = 32  # rows of a matrix whose eigenvalues one kernel finds; the CPU is faster with larger ones
 BLOCK = 64  # columns that one kernel factors; larger matrices go block by block, with matrix products between
 
 
@@ -70,6 +71,12 @@ KERNELS = {
     "svd": Kernel("linalg_svd.wgsl", True, (("a", "w"), ("v", "w")), _STATE, _TURNS),
     "svdvals": Kernel("linalg_svd.wgsl", True, (("a", "w"),), _STATE, _TURNS),
     "eigh": Kernel("linalg_eigh.wgsl", True, (("a", "w"), ("v", "w")), _ROTATIONS + _STATE, _TURNS),
+    "hessenberg": Kernel("linalg_hessenberg.wgsl", True, (("a", "w"), ("z", "w")), _STATE, ("n",)),
+    "schur": Kernel("linalg_schur.wgsl", True, (("a", "w"), ("z", "w")), _STATE, ("n", "rounds", "fresh")),
+    "eigenvectors": Kernel(
+        "linalg_eigenvectors.wgsl", False, (("a", "r"),), (("x", "w", "vec2<f32>"), ("w", "w", "vec2<f32>")),
+        ("columns",),
+    ),
 }  # fmt: skip
 
 
@@ -106,6 +113,6 @@ def _program(name: str, dtype_name: str, workgroup: int, caps: Caps) -> Program:
     bindings += [(n, word[a], element if t == "E" else t) for n, a, t in kernel.vectors]
     text = render(
         kernel.template, caps, name=name, fields=fields, bindings=bindings, element=element, complex=complex_,
-        workgroup=workgroup,
+        workgroup=workgroup, longest=LONGEST,
     )  # fmt: skip
     return Program(f"{name}_{dtype.short}_{workgroup}", text, access, 4 * len(fields))
