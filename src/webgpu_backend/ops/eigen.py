@@ -18,11 +18,12 @@ def _schur(x: torch.Tensor, z: torch.Tensor) -> None:
     """x, [batch, n, n], becomes z^-1 x z of Schur form, in place; z starts as the identity."""
     batch, n = x.shape[:2]
     state = zeros((4 * batch,), torch.int32)
-    run("hessenberg", x.dtype, (x, z), (state,), n, n=n)
-    trips = n * (8 + 6 * -(-n // team_size(n, caps())))
+    work = min(n, 16)  # a team's threads meet so often that few are best
+    run("hessenberg", x.dtype, (x, z), (state,), work, n=n)
+    trips = n * (8 + 6 * -(-n // team_size(work, caps())))
     rounds = TRIPS // trips if caps().kind == "cpu" else _STEPS * max(n, 10)
     for done in range(0, _STEPS * max(n, 10), rounds):
-        run("schur", x.dtype, (x, z), (state,), n, n=n, rounds=rounds, fresh=not done)
+        run("schur", x.dtype, (x, z), (state,), work, n=n, rounds=rounds, fresh=not done)
         live = state.reshape(batch, 4)[:, 0]
         if not live.any():
             return
