@@ -1,6 +1,7 @@
 """The runtime's promises, counted: dispatches, submits, compilations, bind groups, memory."""
 
 import gc
+import time
 
 import pytest
 import torch
@@ -72,6 +73,17 @@ def test_a_large_dispatch_is_submitted_at_once(monkeypatch):
     assert counted(lambda: a + a, "submits") == (0,)
     torch.webgpu.synchronize()
     assert gpu().queue.large == gpu().queue.first_large
+
+
+def test_calls_that_take_long_are_not_waited_for(monkeypatch):
+    a = torch.rand(64).to("webgpu")
+    torch.webgpu.synchronize()
+    monkeypatch.setattr(gpu().queue, "span", 0.02)
+    assert counted(lambda: a + a, "submits") == (0,)
+    time.sleep(0.03)
+    assert counted(lambda: a + a, "submits") == (1,)
+    torch.webgpu.synchronize()
+    assert gpu().queue.span == gpu().queue.first_span
 
 
 @pytest.mark.parametrize("spin", [0.0, 10.0])

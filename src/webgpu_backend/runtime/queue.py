@@ -19,6 +19,10 @@ LARGEST_BATCH = 256
 # A dispatch of so many workgroups is submitted at once, and twice as many the next time: a GPU that has been waited for
 # would idle while the calls after it are recorded. For less, the submit takes longer than the work.
 FIRST_LARGE = 1024
+# Seconds after which a batch for a GPU is submitted however short it is, and by how much that grows with each: where
+# calls take long to make, counting them would leave half of the work for the end.
+FIRST_SPAN = 3e-4
+MORE_SPAN = 1e-4
 # Seconds for which a wait asks a GPU again and again: to be woken takes 40 to 60 us more. A software adapter needs the
 # core for the work itself.
 SPIN = 2e-3
@@ -62,6 +66,8 @@ class Queue:
         gpu = caps.kind == "gpu"
         self.spin = SPIN if gpu else 0.0
         self.first_large = self.large = FIRST_LARGE if gpu else 1 << 62
+        self.first_span = self.span = FIRST_SPAN if gpu else 1e9
+        self.until = 0.0
         self._submitted = 0
         self.submits = 0
         self.bind_groups_created = 0
@@ -129,6 +135,9 @@ class Queue:
             elif x * y * z >= self.large:
                 self.large *= 2
                 self.flush()
+            elif perf_counter() > self.until:
+                self.span += MORE_SPAN
+                self.flush()
 
     def _prepare(self, program: Program, buffers: tuple):
         """What record looks up: compiles and binds what is new."""
@@ -149,6 +158,7 @@ class Queue:
         timed = NULL if self.clock is None else self.clock.next_pass()
         if self.encoder is None:
             self.encoder = lib.wgpuDeviceCreateCommandEncoder(self.device, NULL)
+            self.until = perf_counter() + self.span
         self.pass_ = lib.wgpuCommandEncoderBeginComputePass(self.encoder, timed)
         self.bound = None
         return self.pass_
@@ -295,6 +305,7 @@ class Queue:
                 break
         self.limit = FIRST_BATCH
         self.large = self.first_large
+        self.span = self.first_span
         if self.dead:
             raise DeviceLost(self.dead)
 
