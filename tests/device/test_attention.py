@@ -203,6 +203,7 @@ def test_sums_in_f16_are_harmless(halves, dtype):
                 terms.transpose(-1, -2) @ q.abs(),
                 weights.transpose(-1, -2) @ g.abs(),
             ]
+            assert not got[1][:, :, 0].any()  # one key: its weight does not change
             for name, a, b, size in zip(("out", "dq", "dk", "dv"), got, wanted, sums):
                 allowed = 5 * eps * size + 2**-22 * size.max() + eps * tiny
                 worst = ((a.cpu().double() - b).abs() / allowed).max().item()

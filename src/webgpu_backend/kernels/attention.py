@@ -23,29 +23,27 @@ class Tile(NamedTuple):
     tn: int
     slice: int  # elements of a head in workgroup memory at a time
     unroll: int = 1  # steps of the inner loops written out, where heads are whole slices
-    shuffle: bool = False  # rows are reduced between threads of a subgroup, not through memory
 
     def threads(self) -> int:
         return self.rows // self.tm * (self.cols // self.tn)
 
     def fits(self, caps: Caps) -> bool:
-        small = self.shared() <= caps.workgroup_bytes and self.threads() <= caps.workgroup_size
-        return small and (caps.subgroups or not self.shuffle)
+        return self.shared() <= caps.workgroup_bytes and self.threads() <= caps.workgroup_size
 
     def shared(self) -> int:
-        row = self.slice // 4 + 1
-        values = 0 if self.shuffle else self.rows * self.cols // self.tn * 4
-        return 16 * (self.rows * max(row, self.cols // 4 + 1) + self.cols * row) + values
+        row = self.slice // 4
+        values = self.rows * self.cols // self.tn * 4
+        return 16 * (self.rows * max(row, self.cols // 4) + self.cols * row) + values
 
 
 # The tuning table: by kernel, first tile that fits the adapter. An H200 runs 48 KiB of workgroup memory on a core at a
 # time, so a tile is best small or full of threads. `few` is the forward kernel for few queries, whose keys are divided
 # among workgroups; `dropped` is `keys` with dropout, whose threads own keys eight apart.
 TILES = {
-    "forward": (Tile(64, 64, 4, 8, 64), Tile(64, 32, 4, 4, 32), Tile(32, 32, 4, 4, 32)),
+    "forward": (Tile(64, 32, 4, 4, 32, 4), Tile(32, 32, 4, 4, 32)),
     "few": (Tile(8, 64, 1, 8, 64), Tile(8, 32, 1, 4, 32)),
-    "queries": (Tile(64, 32, 4, 4, 32), Tile(32, 32, 4, 4, 32)),
-    "keys": (Tile(64, 32, 4, 4, 32), Tile(32, 32, 4, 4, 32)),
+    "queries": (Tile(64, 64, 4, 8, 32, 4), Tile(64, 32, 4, 4, 32, 4), Tile(32, 32, 4, 4, 32)),
+    "keys": (Tile(64, 32, 4, 4, 32, 8), Tile(32, 32, 4, 4, 32)),
     "dropped": (Tile(32, 32, 4, 4, 32),),
 }
 SOFTWARE = Tile(32, 32, 8, 4, 64)  # comes first on a software adapter, which likes few loads
@@ -190,8 +188,8 @@ def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, packed, spl
     wgsl = render(
         "attention.wgsl", caps,
         fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal,
-        e_wide=e_wide, v_wide=v_wide, packed=packed, split=split, dropout=dropout, mask=mask_kind(mask),
-        whole=dict(zip(("p.e4", "p.v4"), whole)),
+        lanes=caps.kind == "gpu", e_wide=e_wide, v_wide=v_wide, packed=packed, split=split, dropout=dropout,
+        mask=mask_kind(mask), whole=dict(zip(("p.e4", "p.v4"), whole)),
         read4=lambda x, at: _read4(dtype, f"{x}_in", at, caps),
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),

@@ -19,8 +19,8 @@ from .render import render
 # The tuning table: by kernel and largest head. Tiles walk over 64 rows, and own a divisor of 64.
 TILES = {
     "forward": {256: Tile(64, 64, 4, 8, 64, 4)},
-    "queries": {128: Tile(64, 64, 4, 8, 64)},
-    "keys": {128: Tile(64, 64, 4, 8, 64)},
+    "queries": {128: Tile(64, 64, 4, 8, 64, 4)},
+    "keys": {128: Tile(64, 64, 4, 8, 64, 4)},
 }
 SCORES = 1 << 16  # of a head, from which finding the bounds pays
 ENOUGH = 128  # workgroups; with fewer the keys are better divided, which these kernels do not
@@ -30,9 +30,9 @@ LARGEST = 24.0
 def fits(mode: str, shape: Shape, dtype: DType, scale: float, caps: Caps) -> bool:
     """Whether these kernels serve a call."""
     tile = _tile(mode, shape)
-    if not caps.f16 or caps.kind != "gpu" or dtype.size != 2 or shape.l * shape.s < SCORES or abs(scale) > 1000:
+    if not caps.f16 or caps.kind != "gpu" or dtype.size != 2 or shape.l * shape.s < SCORES:
         return False
-    if tile is None or not _small(mode, tile, caps) or (tile.shuffle and not caps.subgroups):
+    if tile is None or not _small(mode, tile, caps) or not 1e-4 <= scale <= 1000:
         return False
     return mode != "forward" or -(-shape.l // tile.rows) * shape.batch * shape.heads >= ENOUGH
 
@@ -47,9 +47,9 @@ def _slices(tile: Tile, shape: Shape) -> tuple[int, int]:
 
 def _small(mode: str, tile: Tile, caps: Caps) -> bool:
     unit = tile.slice // 8
-    walked = max(tile.cols * (unit + 1), tile.cols // 2 * tile.slice // 4)
-    owned = tile.rows * max(unit + 1, tile.cols // 8 + 1)
-    values = 4 * tile.rows * tile.cols // tile.tn if mode == "forward" and not tile.shuffle else 0
+    walked = tile.cols * unit
+    owned = tile.rows * max(unit, tile.cols // 8)
+    values = 4 * tile.rows * tile.cols // tile.tn if mode == "forward" else 0
     return 16 * (walked + owned) + values <= caps.workgroup_bytes and tile.threads() <= caps.workgroup_size
 
 
@@ -67,7 +67,7 @@ def plan(
     names = "qkv" if mode == "forward" else "qkvg"
     where = [word for name in names for word in operands[name].words()]
     words += [*where, *(mask[1:] if mask else ())]
-    limit = min(LARGEST / abs(scale), 32768.0) if scale else 32768.0
+    limit = min(LARGEST / scale, 32768.0)
     params = pack(f"<{len(words)}I3f", *words, scale, scale * LOG2E, limit * limit)
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
     program = _program(mode, dtype, mask.dtype if mask else None, causal, tile, *_slices(tile, shape), whole, caps)
@@ -100,7 +100,7 @@ def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, caps) -
     wgsl = render(
         "attention_half.wgsl" if mode == "forward" else "attention_half_backward.wgsl", caps,
         fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal, packed=False,
-        dropout=False, wide=wide, whole=dict(zip(("p.e4", "p.v4"), whole)),
+        lanes=True, dropout=False, wide=wide, whole=dict(zip(("p.e4", "p.v4"), whole)),
         e_slices=e_slices, v_slices=v_slices, mask=mask_kind(mask), narrow4=narrow4,
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),

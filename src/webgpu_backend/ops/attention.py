@@ -138,13 +138,14 @@ def backward(grad, q, k, v, mask, out, lse, causal: bool, scale: float, wanted, 
 
 # Without dropout, whose draw is in the parameters, a repeated call records what its first one did.
 _forward, _backward = remembered(forward), remembered(backward)
+_output = remembered(lambda *args: forward(*args)[0])  # where no gradient follows
 
 
 def forget() -> None:
     """Drops every plan: for who changes the tuning table."""
     _steps.clear()
-    _forward.forget()
-    _backward.forget()
+    for call in (_forward, _backward, _output):
+        call.forget()
 
 
 class Attention(torch.autograd.Function):
@@ -243,23 +244,20 @@ def _composed(q, k, v, mask, causal, scale):
 
 def _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> None:
     """Raises Unsupported for what torch's composite takes, which also words the errors."""
-    tensors = (query, key, value)
     if torch._C._are_functorch_transforms_active():
         raise Unsupported("webgpu: transforms see torch's composite")
-    if not 0.0 <= dropout_p <= 1.0 or any(
-        t.dtype not in _DTYPES or t.dtype != query.dtype or t.dim() < 3 for t in tensors
-    ):
+    q, k, v, dtype = query.shape, key.shape, value.shape, query.dtype
+    same = dtype is key.dtype is value.dtype and dtype in _DTYPES
+    if not same or min(len(q), len(k), len(v)) < 3 or not 0.0 <= dropout_p <= 1.0:
         raise Unsupported("webgpu: attention with mixed dtypes or fewer than three dimensions")
-    if any(t.device.type != T.NAME or t.numel() == 0 for t in tensors):
+    if 0 in q or 0 in k or 0 in v or any([t.device.type != T.NAME for t in (query, key, value)]):
         raise Unsupported("webgpu: attention over nothing, or over two devices")
-    e, v = query.shape[-1], value.shape[-1]
-    if e % 4 or v % 4 or max(e, v) > MAX_HEAD or key.shape[-1] != e or key.shape[-2] != value.shape[-2]:
+    e = q[-1]
+    if e % 4 or v[-1] % 4 or max(e, v[-1]) > MAX_HEAD or k[-1] != e or k[-2] != v[-2]:
         raise Unsupported("webgpu: attention heads of this size")
-    lead = query.shape[:-3]
-    if key.shape[:-3] != lead or value.shape[:-3] != lead or query.dim() < 3:
+    if k[:-3] != q[:-3] or v[:-3] != q[:-3]:
         raise Unsupported("webgpu: attention with broadcast batches")
-    heads = [t.shape[-3] for t in tensors]
-    if heads[1] != heads[2] or (heads[0] != heads[1] and (not enable_gqa or heads[0] % heads[1])):
+    if k[-3] != v[-3] or (q[-3] != k[-3] and (not enable_gqa or q[-3] % k[-3])):
         raise Unsupported("webgpu: attention with these heads")
     if attn_mask is not None:
         known = attn_mask.dtype in (torch.bool, query.dtype) and attn_mask.device.type == T.NAME
@@ -288,13 +286,13 @@ def scaled_dot_product_attention(
         return _composed(*wide, attn_mask, is_causal, scale).to(query.dtype)
     scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
     drop = _dropout(dropout_p)
-    flat = [_four(t) for t in (query, key, value)]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in flat):
-        out = Attention.apply(*flat, attn_mask, is_causal, scale, drop)
+    q, k, v = _four(query), _four(key), _four(value)
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        out = Attention.apply(q, k, v, attn_mask, is_causal, scale, drop)
     elif drop:
-        out, _ = forward(*flat, attn_mask, is_causal, scale, drop)
+        out, _ = forward(q, k, v, attn_mask, is_causal, scale, drop)
     else:
-        out, _ = _forward(*flat, attn_mask, is_causal, scale)
+        out = _output(q, k, v, attn_mask, is_causal, scale)
     return out if query.dim() == 4 else out.reshape(*query.shape[:-1], value.shape[-1])
 
 

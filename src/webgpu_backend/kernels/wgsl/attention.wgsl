@@ -4,14 +4,15 @@
 {% set threads = TX * TY %}
 {% set su = t.slice // 4 %}
 {% set per = su // TX %}
-{# An odd number of vectors a row: threads that read one column of several rows meet different banks. #}
-{% set tile_row, weight_row = su + 1, t.cols // 4 + 1 %}
+{% set tile_row, weight_row = su, t.cols // 4 %}
+{# Where column c of a row is: threads that read one column of several rows meet different banks. #}
+{% macro column(c, row, more=0) %}(({{ c }}) ^ ({{ row if more % 8 == 0 else "(%s + %du)" % (row, more) }} & 7u)){% endmacro %}
 {% set e_slices, v_slices = e_wide // per, v_wide // per %}
 // A slice of the owned rows; the weights take its place when their turn comes.
 var<workgroup> x_tile: array<vec4<f32>, {{ t.rows * [tile_row, weight_row] | max }}>;
 // A slice of the rows walked over.
 var<workgroup> y_tile: array<vec4<f32>, {{ t.cols * tile_row }}>;
-{% if mode == "forward" and not t.shuffle %}
+{% if mode == "forward" %}
 var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
 {% endif %}
 
@@ -19,54 +20,19 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
 {% macro start(x, row, limit) %}
 {% if packed and x == "q" %}q_start(q_at, min({{ row }}, {{ limit }} - 1u)){% else %}{{ x }}_at + min({{ row }}, {{ limit }} - 1u) * p.{{ x }}_r{% endif %}
 {% endmacro %}
-{# `rows` rows of x from row0, a slice of their elements from vector `e0`; what lies past the head's size is zero. #}
-{% macro stage(tile, x, rows, row0, limit, e0, dim4) %}
-{% for l in range((rows * su + threads - 1) // threads) %}
-            {
-                let id = lid + {{ l * threads }}u;
-                let row = id / {{ su }}u;
-                let e = id % {{ su }}u;
-                let at = {{ e0 }} + e;
-{% if whole[dim4] %}
-                let value = {{ read4(x, "%s + at" % start(x, "%s + row" % row0, limit)) }};
-{% set kept = "value" %}
-{% else %}
-                let value = {{ read4(x, "%s + min(at, %s - 1u)" % (start(x, "%s + row" % row0, limit), dim4)) }};
-{% set kept = "select(vec4<f32>(0.0), value, at < %s)" % dim4 %}
-{% endif %}
-{% if (l + 1) * threads > rows * su %}
-                if (row < {{ rows }}u) {
-                    {{ tile }}[row * {{ tile_row }}u + e] = {{ kept }};
-                }
-{% else %}
-                {{ tile }}[row * {{ tile_row }}u + e] = {{ kept }};
-{% endif %}
-            }
-{% endfor %}
-{% endmacro %}
-{# acc{i}_{j}: products of the owned rows of x and the walked rows of y. Thread (tx, ty) has rows ty + TY i and tx + TX j. #}
-{% macro dots(acc, x, x0, x_limit, y, y0, y_limit, dim4) %}
-{% for i in range(t.tm) %}
-{% for j in range(t.tn) %}
-        var {{ acc }}{{ i }}_{{ j }} = 0.0;
-{% endfor %}
-{% endfor %}
-        for (var e0 = 0u; e0 < {{ dim4 }}; e0 += {{ su }}u) {
-            workgroupBarrier();
-{{ stage("x_tile", x, t.rows, x0, x_limit, "e0", dim4) }}
-{{ stage("y_tile", y, t.cols, y0, y_limit, "e0", dim4) }}
-            workgroupBarrier();
-            let units = min({{ su }}u, {{ dim4 }} - e0);
+{# acc{i}_{j} += products of what the tiles hold. #}
+{% macro products(acc, dim4, e0) %}
+            let units = min({{ su }}u, {{ dim4 }} - {{ e0 }});
 {% set steps = t.unroll if whole[dim4] else 1 %}
             {{ "" if steps == su else "for (var c0 = 0u; c0 < %s; c0 += %du) " % ("%du" % su if whole[dim4] else "units", steps) }}{
 {% for step in range(steps) %}
             {
                 {{ "const c = %du" % step if steps == su else "let c = c0 + %du" % step }};
 {% for i in range(t.tm) %}
-                let a{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + c];
+                let a{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + {{ column("c", "ty", i * TY) }}];
 {% endfor %}
 {% for j in range(t.tn) %}
-                let b{{ j }} = y_tile[(tx + {{ j * TX }}u) * {{ tile_row }}u + c];
+                let b{{ j }} = y_tile[(tx + {{ j * TX }}u) * {{ tile_row }}u + {{ column("c", "tx", j * TX) }}];
 {% for e in xyzw %}
 {% for i in range(t.tm) %}
                 {{ acc }}{{ i }}_{{ j }} = fma(a{{ i }}.{{ e }}, b{{ j }}.{{ e }}, {{ acc }}{{ i }}_{{ j }});
@@ -76,26 +42,17 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
             }
 {% endfor %}
             }
-        }
 {% endmacro %}
 {# The thread's weights, next to each other; whoever reads them knows which columns they are. #}
 {% macro keep(acc) %}
 {% for i in range(t.tm) %}
 {% for g in range(t.tn // 4) %}
-        x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + tx * {{ t.tn // 4 }}u + {{ g }}u] = vec4<f32>({% for j in range(4) %}{{ acc }}{{ i }}_{{ 4 * g + j }}{{ ", " if j < 3 }}{% endfor %});
+        x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + {{ column("tx * %du + %du" % (t.tn // 4, g), "ty", i * TY) }}] = vec4<f32>({% for j in range(4) %}{{ acc }}{{ i }}_{{ 4 * g + j }}{{ ", " if j < 3 }}{% endfor %});
 {% endfor %}
 {% endfor %}
 {% endmacro %}
-{# acc{i}_{c} += weights times the walked rows of y, slice by slice; `there` when y_tile already has the only slice. #}
-{% macro mix(acc, y, y0, limit, dim4, slices, there) %}
-{% for part in range(slices) %}
-{% if part %}
-        workgroupBarrier();
-{% endif %}
-{% if not there %}
-{{ stage("y_tile", y, t.cols, y0, limit, "%du" % (part * su), dim4) }}
-{% endif %}
-        workgroupBarrier();
+{# acc{i}_{c} += weights times the slice that y_tile holds. #}
+{% macro weighted(acc, part) %}
 {% set steps = [t.unroll, TX] | min %}
         {{ "" if steps == TX else "for (var c0 = 0u; c0 < %du; c0 += %du) " % (TX, steps) }}{
 {% for step in range(steps) %}
@@ -103,12 +60,12 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
             {{ "const c = %du" % step if steps == TX else "let c = c0 + %du" % step }};
 {% for g in range(t.tn // 4) %}
 {% for i in range(t.tm) %}
-            let w{{ g }}_{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + c * {{ t.tn // 4 }}u + {{ g }}u];
+            let w{{ g }}_{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + {{ column("c * %du + %du" % (t.tn // 4, g), "ty", i * TY) }}];
 {% endfor %}
 {% for j in range(4) %}
 {% for u in range(per) %}
             {
-                let v = y_tile[(c + {{ (4 * g + j) * TX }}u) * {{ tile_row }}u + tx + {{ u * TX }}u];
+                let v = y_tile[(c + {{ (4 * g + j) * TX }}u) * {{ tile_row }}u + {{ column("tx + %du" % (u * TX), "c", (4 * g + j) * TX) }}];
 {% for i in range(t.tm) %}
                 {{ acc }}{{ i }}_{{ part * per + u }} = fma(vec4<f32>(w{{ g }}_{{ i }}.{{ xyzw[j] }}), v, {{ acc }}{{ i }}_{{ part * per + u }});
 {% endfor %}
@@ -119,6 +76,92 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
         }
 {% endfor %}
         }
+{% endmacro %}
+{# Loads `rows` rows of x from row0, a slice of their elements; what lies past the head's size is zero. #}
+{% macro load(name, x, rows, row0, limit, part, dim4) %}
+{% for l in range((rows * su + threads - 1) // threads) %}
+        {
+            let id = lid + {{ l * threads }}u;
+            let at = {{ part }} * {{ su }}u + id % {{ su }}u;
+            let row = {{ row0 }} + id / {{ su }}u;
+{% if whole[dim4] %}
+            {{ name }}{{ l }} = {{ read4(x, "%s + at" % start(x, "row", limit)) }};
+{% else %}
+            {{ name }}{{ l }} = select(vec4<f32>(0.0), {{ read4(x, "%s + min(at, %s - 1u)" % (start(x, "row", limit), dim4)) }}, at < {{ dim4 }});
+{% endif %}
+        }
+{% endfor %}
+{% endmacro %}
+{% macro put(tile, name, rows) %}
+{% for l in range((rows * su + threads - 1) // threads) %}
+        {
+            let id = lid + {{ l * threads }}u;
+            let row = id / {{ su }}u;
+            let e = id % {{ su }}u;
+            {{ "if (row < %du) " % rows if (l + 1) * threads > rows * su }}{
+                {{ tile }}[row * {{ tile_row }}u + {{ column("e", "row") }}] = {{ name }}{{ l }};
+            }
+        }
+{% endfor %}
+{% endmacro %}
+{% macro registers() %}
+{% for l in range((t.rows * su + threads - 1) // threads) %}
+    var x_ahead{{ l }}: vec4<f32>;
+{% endfor %}
+{% for l in range((t.cols * su + threads - 1) // threads) %}
+    var y_ahead{{ l }}: vec4<f32>;
+{% endfor %}
+{% endmacro %}
+{# A step of a loop fills the tiles with what was loaded during the step before, and multiplies:
+   (sums, owned operand or "" for the weights, walked operand, slice). Thread (tx, ty) has rows ty + TY i and tx + TX j. #}
+{% macro fetch(step, other, part=none) %}
+{% set owned, walked = ("p.s", "p.l") if mode == "keys" else ("p.l", "p.s") %}
+{% set dim4 = "p.v4" if step[2] in "vg" else "p.e4" %}
+{% set at = part or "%du" % step[3] %}
+{% if step[1] %}
+{{ load("x_ahead", step[1], t.rows, "first", owned, at, dim4) }}
+{% endif %}
+{{ load("y_ahead", step[2], t.cols, other, walked, at, dim4) }}
+{% endmacro %}
+{% macro fill(step, before) %}
+        workgroupBarrier();
+{{ before }}
+{% if step[1] %}
+{{ put("x_tile", "x_ahead", t.rows) }}
+{% endif %}
+{{ put("y_tile", "y_ahead", t.cols) }}
+        workgroupBarrier();
+{% endmacro %}
+{# `steps` one after the other. `before` is what else goes into the tiles at first; `after` the step that follows, with
+   the rows it walks over. #}
+{% macro take(steps, before, after, other) %}
+{% set first = steps[0] %}
+{% set dim4 = "p.v4" if first[2] in "vg" else "p.e4" %}
+{% if first[1] and steps | length > 2 %}
+        for (var slice = 0u; slice < {{ steps | length }}u; slice++) {
+{{ fill(first, before) }}
+            if (slice < {{ steps | length - 1 }}u) {
+{{ fetch(first, "other", "(slice + 1u)") }}
+            } else {
+{{ fetch(after, other) }}
+            }
+{{ products(first[0], dim4, "slice * %du" % su) }}
+        }
+{% else %}
+{% for step in steps %}
+{{ fill(step, before if loop.first else "") }}
+{{ fetch(after, other) if loop.last else fetch(steps[loop.index], "other") }}
+        {
+{{ products(step[0], dim4, "%du" % (step[3] * su)) if step[1] else weighted(step[0], step[3]) }}
+        }
+{% endfor %}
+{% endif %}
+{% endmacro %}
+{% macro sums(acc) %}
+{% for i in range(t.tm) %}
+{% for j in range(t.tn) %}
+        var {{ acc }}{{ i }}_{{ j }} = 0.0;
+{% endfor %}
 {% endfor %}
 {% endmacro %}
 {# acc{i}_{j} of owned queries and walked keys, times what dropout leaves of each. #}
@@ -177,14 +220,24 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
         }
 {% endmacro %}
 
+{% set S, D, O, U = [], [], [], [] %}
+{% for part in range(e_slices) %}
+{% set _ = S.append(("s", "k" if mode == "keys" else "q", "q" if mode == "keys" else "k", part)) %}
+{% set _ = U.append(("u" if mode == "keys" else "o", "", "q" if mode == "keys" else "k", part)) %}
+{% endfor %}
+{% for part in range(v_slices) %}
+{% set _ = D.append(("d", "v" if mode == "keys" else "g", "g" if mode == "keys" else "v", part)) %}
+{% set _ = O.append(("o", "", "g" if mode == "keys" else "v", part)) %}
+{% endfor %}
+{% set s_steps, d_steps, o_steps, u_steps = S, D, O, U %}
 @compute @workgroup_size({{ threads }})
 fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
     let group = wid.x + wid.y * nwg.x;
     if (group >= p.total) {
         return;
     }
-    let tx = lid % {{ TX }}u;
-    let ty = lid / {{ TX }}u;
+{% include "attention_place.wgsl" %}
+{{ registers() }}
 {% set mask_start = "p.mask_o + batch * p.mask_b" + ("" if packed else " + head * p.mask_h") %}
 {% if mode == "keys" %}
     // Of a causal mask the first keys have the most queries, and start first.
@@ -204,10 +257,14 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% if mask %}
     let mask_at = {{ mask_start }};
 {% endif %}
-    for (var other = {{ "first / %du * %du" % (t.cols, t.cols) if causal else "0u" }}; other < p.l; other += {{ t.cols }}u) {
-{{ dots("s", "k", "first", "p.s", "q", "other", "p.l", "p.e4") }}
+    let begin = {{ "first / %du * %du" % (t.cols, t.cols) if causal else "0u" }};
+{{ fetch(s_steps[0], "begin") }}
+    for (var other = begin; other < p.l; other += {{ t.cols }}u) {
+{{ sums("s") }}
+{{ sums("d") }}
+{{ take(s_steps, "", d_steps[0], "other") }}
 {{ scores("other + tx + %du", "first + ty + %du") }}
-{{ dots("d", "v", "first", "p.s", "g", "other", "p.l", "p.v4") }}
+{{ take(d_steps, "", o_steps[0], "other") }}
 {% for j in range(t.tn) %}
         {
             let at = row_at + min(other + tx + {{ j * TX }}u, p.l - 1u);
@@ -230,12 +287,8 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endif %}
         }
 {% endfor %}
-        workgroupBarrier();
-{{ keep("s") }}
-{{ mix("o", "g", "other", "p.l", "p.v4", v_slices, v_slices == 1) }}
-        workgroupBarrier();
-{{ keep("d") }}
-{{ mix("u", "q", "other", "p.l", "p.e4", e_slices, False) }}
+{{ take(o_steps, keep("s"), u_steps[0], "other") }}
+{{ take(u_steps, keep("d"), s_steps[0], "other + %du" % t.cols) }}
     }
     }
     let key_at = (batch * p.heads + shared_head) * p.s;
@@ -286,6 +339,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endif %}
 {% endfor %}
     let reach = {{ "min(p.s, %s)" % ("p.n" if packed else "first + %du" % t.rows) if causal else "p.s" }};
+{{ fetch(d_steps[0] if mode == "queries" else s_steps[0], "part * p.chunk" if split else "0u") }}
 {% if split %}
     let last = min(reach, (part + 1u) * p.chunk);
     for (var other = part * p.chunk; other < last; other += {{ t.cols }}u) {
@@ -293,32 +347,25 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     for (var other = 0u; other < reach; other += {{ t.cols }}u) {
 {% endif %}
 {% if mode == "queries" %}
-{{ dots("d", "g", "first", "p.l", "v", "other", "p.s", "p.v4") }}
+{{ sums("d") }}
+{{ take(d_steps, "", s_steps[0], "other") }}
 {% endif %}
-{{ dots("s", "q", "first", "p.l", "k", "other", "p.s", "p.e4") }}
+{{ sums("s") }}
+{{ take(s_steps, "", (u_steps if mode == "queries" else o_steps)[0], "other") }}
 {{ scores("first + ty + %du", "other + tx + %du") }}
 {% if mode == "forward" %}
 {% macro high(i) %}{% for j in range(t.tn - 1) %}max({% endfor %}s{{ i }}_0{% for j in range(1, t.tn) %}, s{{ i }}_{{ j }}){% endfor %}{% endmacro %}
-{% if not t.shuffle %}
 {% for i in range(t.tm) %}
         row_values[((ty + {{ i * TY }}u) * {{ TX }}u + tx) / 4u][tx % 4u] = {{ high(i) }};
 {% endfor %}
-{% endif %}
         workgroupBarrier();
 {% for i in range(t.tm) %}
         {
-{% if t.shuffle %}
-            var now = max(top{{ i }}, {{ high(i) }});
-{% for step in (1, 2, 4) %}
-            now = max(now, subgroupShuffleXor(now, {{ step }}u));
-{% endfor %}
-{% else %}
             var high = vec4<f32>(top{{ i }});
 {% for g in range(TX // 4) %}
             high = max(high, row_values[(ty + {{ i * TY }}u) * {{ TX // 4 }}u + {{ g }}u]);
 {% endfor %}
             let now = max(max(high.x, high.y), max(high.z, high.w));
-{% endif %}
             let fade = exp2(top{{ i }} - now);
             top{{ i }} = now;
 {% for j in range(t.tn) %}
@@ -331,8 +378,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         }
 {% endfor %}
 {{ drop("s") if dropout }}
-{{ keep("s") }}
-{{ mix("o", "v", "other", "p.s", "p.v4", v_slices, False) }}
+{{ take(o_steps, keep("s"), s_steps[0], "other + %du" % t.cols) }}
 {% else %}
 {{ drop("d") if dropout }}
 {% for i in range(t.tm) %}
@@ -340,9 +386,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         d{{ i }}_{{ j }} = exp2(s{{ i }}_{{ j }} - top{{ i }}) * (d{{ i }}_{{ j }} - delta{{ i }});
 {% endfor %}
 {% endfor %}
-        workgroupBarrier();
-{{ keep("d") }}
-{{ mix("o", "k", "other", "p.s", "p.e4", e_slices, e_slices == 1) }}
+{{ take(u_steps, keep("d"), d_steps[0], "other + %du" % t.cols) }}
 {% endif %}
     }
 {% if mode == "forward" %}

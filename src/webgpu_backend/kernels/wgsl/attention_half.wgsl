@@ -1,10 +1,11 @@
 {% include "attention_head.wgsl" %}
 {% import "attention_units.wgsl" as half with context %}
 {% set TX, TY, threads, su, per = half.TX, half.TY, half.threads, half.su, half.per %}
+{# Without a mask the scale is applied in the exponent; bf16's may be too small for what a masked score is. #}
+{% set folded = not mask and not wide %}
+{% set times = " * factor" if folded else "" %}
 {{ half.tiles() }}
-{% if not t.shuffle %}
 var<workgroup> row_values: array<vec4<f32>, {{ t.rows * TX // 4 }}>;
-{% endif %}
 
 // The power of two that takes x to [0.5, 1); 1 where there is none.
 fn unit_scale(x: f32) -> f32 {
@@ -18,8 +19,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     if (group >= p.total) {
         return;
     }
-    let tx = lid % {{ TX }}u;
-    let ty = lid / {{ TX }}u;
+{% include "attention_place.wgsl" %}
 {% if causal %}
     // The last queries have the most keys, and start first.
     let first = (p.blocks - 1u - group / p.sequences) * {{ t.rows }}u;
@@ -48,7 +48,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     let q_scale = unit_scale(q_bound.y);
 {% endif %}
 {% for i in range(t.tm) %}
-    var top{{ i }} = LOWEST;
+    var top{{ i }} = {{ "-1.0e30" if folded else "LOWEST" }};
     var sum{{ i }} = 0.0;
 {% for c in range(v_slices * per) %}
     var o{{ i }}_{{ c }} = vec4<f32>(0.0);
@@ -89,11 +89,13 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {{ half.exact_dots("s") }}
             }
         }
+{% if not folded %}
 {% for i in range(t.tm) %}
 {% for j in range(t.tn) %}
         s{{ i }}_{{ j }} *= factor;
 {% endfor %}
 {% endfor %}
+{% endif %}
 {% if mask %}
         {
 {% else %}
@@ -106,17 +108,8 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
         }
 {% macro high(i) %}{% for j in range(t.tn - 1) %}max({% endfor %}s{{ i }}_0{% for j in range(1, t.tn) %}, s{{ i }}_{{ j }}){% endfor %}{% endmacro %}
-{% if t.shuffle %}
 {% for i in range(t.tm) %}
-        var now{{ i }} = max(top{{ i }}, {{ high(i) }});
-{% for step in (1, 2, 4) %}
-        now{{ i }} = max(now{{ i }}, subgroupShuffleXor(now{{ i }}, {{ step }}u));
-{% endfor %}
-{% endfor %}
-        workgroupBarrier();
-{% else %}
-{% for i in range(t.tm) %}
-        row_values[((ty + {{ i * TY }}u) * {{ TX }}u + tx) / 4u][tx % 4u] = {{ high(i) }};
+        row_values[((ty + {{ i * TY }}u) * {{ TX }}u + tx) / 4u][tx % 4u] = {{ high(i) }}{{ times }};
 {% endfor %}
         workgroupBarrier();
 {% for i in range(t.tm) %}
@@ -126,14 +119,13 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
         let now{{ i }} = max(max(high{{ i }}.x, high{{ i }}.y), max(high{{ i }}.z, high{{ i }}.w));
 {% endfor %}
-{% endif %}
 {% for i in range(t.tm) %}
         let fade{{ i }} = exp2(top{{ i }} - now{{ i }} + (next - shift));
         top{{ i }} = now{{ i }};
         {
             let base = now{{ i }} - p_shift;
 {% for j in range(t.tn) %}
-            s{{ i }}_{{ j }} = exp2(s{{ i }}_{{ j }} - base);
+            s{{ i }}_{{ j }} = exp2({{ "fma(s%d_%d, factor, -base)" % (i, j) if folded else "s%d_%d - base" % (i, j) }});
 {% endfor %}
         }
         sum{{ i }} = sum{{ i }} * fade{{ i }} + ({% for j in range(t.tn - 1) %}({% endfor %}s{{ i }}_0{% for j in range(1, t.tn) %} + s{{ i }}_{{ j }}){% endfor %}){{ " * v_scale" if wide }};

@@ -39,8 +39,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     if (group >= p.total) {
         return;
     }
-    let tx = lid % {{ TX }}u;
-    let ty = lid / {{ TX }}u;
+{% include "attention_place.wgsl" %}
     let sequence = group % p.sequences;
     let batch = sequence / p.heads;
     let k_blocks = (p.s + 63u) / 64u;
@@ -133,11 +132,15 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         }
         let s_factor = p.factor / x1_scale / y1_scale;
         let d_factor = 1.0 / x2_scale / y2_scale;
+{# Without a mask the scale is applied in the exponent; bf16's may be too small for what a masked score is. #}
+{% set folded = not mask and not wide %}
+{% if not folded %}
 {% for i in range(t.tm) %}
 {% for j in range(t.tn) %}
         s{{ i }}_{{ j }} *= s_factor;
 {% endfor %}
 {% endfor %}
+{% endif %}
 {% set queries, keys = ("other", "first") if mode == "keys" else ("first", "other") %}
 {% set n_queries, n_keys = (t.cols, t.rows) if mode == "keys" else (t.rows, t.cols) %}
 {% if mask %}
@@ -160,10 +163,20 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endif %}
 {% for i in range(t.tm) %}
 {% set row = j if mode == "keys" else i %}
-        s{{ i }}_{{ j }} = exp2(s{{ i }}_{{ j }} - top{{ row }});
+        s{{ i }}_{{ j }} = exp2({{ "fma(s%d_%d, s_factor, -top%d)" % (i, j, row) if folded else "s%d_%d - top%d" % (i, j, row) }});
         d{{ i }}_{{ j }} = s{{ i }}_{{ j }} * (d{{ i }}_{{ j }} * d_factor - delta{{ row }});
 {% endfor %}
 {% endfor %}
+{% if causal %}
+        // The first query has one key, whose weight is 1 whatever its score: sums in f16 would leave some of it.
+        if ({{ queries }} == 0u) {
+{% for i in range(t.tm) %}
+{% for j in range(t.tn) %}
+            d{{ i }}_{{ j }} = select(d{{ i }}_{{ j }}, 0.0, {{ "tx + %du" % (j * TX) if mode == "keys" else "ty + %du" % (i * TY) }} == 0u);
+{% endfor %}
+{% endfor %}
+        }
+{% endif %}
 {% if mode == "keys" %}
         workgroupBarrier();
 {{ half.keep("s", "1024.0") }}

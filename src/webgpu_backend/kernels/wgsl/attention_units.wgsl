@@ -3,13 +3,14 @@
 {% set threads = TX * TY %}
 {% set su = t.slice // 8 %}
 {% set per = t.slice // 4 // TX %}
-{# An odd number of units a row: threads that read one column of several rows meet different banks. #}
-{% set tile_row, weight_row, twin_row = su + 1, t.cols // 8 + 1, t.slice // 4 %}
+{% set tile_row, weight_row, twin_row = su, t.cols // 8, t.slice // 4 %}
+{# Where column c of a row of n is: threads that read one column of several rows meet different banks. #}
+{% macro column(c, row, n, more=0) %}(({{ c }}) ^ ({{ row if more % n == 0 else "(%s + %du)" % (row, more) }} & {{ [n, 8] | min - 1 }}u)){% endmacro %}
 {% macro tiles() %}
 // A slice of the owned rows; the weights take its place when their turn comes.
 var<workgroup> x_tile: array<mat2x4<f16>, {{ t.rows * [tile_row, weight_row] | max }}>;
 // A slice of the rows walked over; then pairs of these rows.
-var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * twin_row] | max }}>;
+var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
 {% endmacro %}
 {% macro pair(u, e) %}{{ u }}[{{ e // 2 }}].{{ ("xy", "zw")[e % 2] }}{% endmacro %}
 {# A slice of rows, from unit e0; what lies past the head's size is zero. #}
@@ -23,13 +24,13 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * t
                 let base = {{ x }}_at + min({{ row0 }} + row, {{ limit }} - 1u) * p.{{ x }}_r;
 {% if whole[dim4] %}
                 {{ "if (row < %du) " % rows if rows * su % threads }}{
-                    {{ to }}[row * {{ tile_row }}u + e] = mat2x4<f16>({{ narrow4(x, "base + at", factor) }}, {{ narrow4(x, "base + at + 1u", factor) }});
+                    {{ to }}[row * {{ tile_row }}u + {{ column("e", "row", su) }}] = mat2x4<f16>({{ narrow4(x, "base + at", factor) }}, {{ narrow4(x, "base + at + 1u", factor) }});
                 }
 {% else %}
                 let lo = {{ narrow4(x, "base + min(at, %s - 1u)" % dim4, factor) }};
                 let hi = {{ narrow4(x, "base + min(at + 1u, %s - 1u)" % dim4, factor) }};
                 {{ "if (row < %du) " % rows if rows * su % threads }}{
-                    {{ to }}[row * {{ tile_row }}u + e] = mat2x4<f16>(select(vec4<f16>(), lo, at < {{ dim4 }}), select(vec4<f16>(), hi, at + 1u < {{ dim4 }}));
+                    {{ to }}[row * {{ tile_row }}u + {{ column("e", "row", su) }}] = mat2x4<f16>(select(vec4<f16>(), lo, at < {{ dim4 }}), select(vec4<f16>(), hi, at + 1u < {{ dim4 }}));
                 }
 {% endif %}
             }
@@ -71,10 +72,10 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * t
                 {
                     {{ "const c = %du" % step if steps == su else "let c = c0 + %du" % step }};
 {% for i in range(t.tm) %}
-                    let a{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + c];
+                    let a{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + {{ column("c", "ty", su, i * TY) }}];
 {% endfor %}
 {% for j in range(t.tn) %}
-                    let b{{ j }} = y_tile[(tx + {{ j * TX }}u) * {{ tile_row }}u + c];
+                    let b{{ j }} = y_tile[(tx + {{ j * TX }}u) * {{ tile_row }}u + {{ column("c", "tx", su, j * TX) }}];
 {% for e in range(4) %}
 {% for i in range(t.tm) %}
                     h{{ i }}_{{ j }} = fma({{ pair("a%d" % i, e) }}, {{ pair("b%d" % j, e) }}, h{{ i }}_{{ j }});
@@ -94,10 +95,10 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * t
 {% macro exact_dots(acc) %}
                 for (var c = 0u; c < units * 2u; c++) {
 {% for i in range(t.tm) %}
-                    let a{{ i }} = vec4<f32>(x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + c / 2u][c % 2u]);
+                    let a{{ i }} = vec4<f32>(x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + {{ column("c / 2u", "ty", su, i * TY) }}][c % 2u]);
 {% endfor %}
 {% for j in range(t.tn) %}
-                    let b{{ j }} = vec4<f32>(y_tile[(tx + {{ j * TX }}u) * {{ tile_row }}u + c / 2u][c % 2u]);
+                    let b{{ j }} = vec4<f32>(y_tile[(tx + {{ j * TX }}u) * {{ tile_row }}u + {{ column("c / 2u", "tx", su, j * TX) }}][c % 2u]);
 {% for e in "xyzw" %}
 {% for i in range(t.tm) %}
                     {{ acc }}{{ i }}_{{ j }} = fma(a{{ i }}.{{ e }}, b{{ j }}.{{ e }}, {{ acc }}{{ i }}_{{ j }});
@@ -109,7 +110,7 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * t
 {# The thread's weights, next to each other; whoever reads them knows which columns they are. #}
 {% macro keep(acc, factor) %}
 {% for i in range(t.tm) %}
-        x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + tx] = mat2x4<f16>({% for g in range(2) %}vec4<f16>(vec4<f32>({% for j in range(4) %}{{ acc }}{{ i }}_{{ 4 * g + j }}{{ ", " if j < 3 }}{% endfor %}){{ " * " ~ factor if factor }}){{ ", " if not g }}{% endfor %});
+        x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + {{ column("tx", "ty", weight_row, i * TY) }}] = mat2x4<f16>({% for g in range(2) %}vec4<f16>(vec4<f32>({% for j in range(4) %}{{ acc }}{{ i }}_{{ 4 * g + j }}{{ ", " if j < 3 }}{% endfor %}){{ " * " ~ factor if factor }}){{ ", " if not g }}{% endfor %});
 {% endfor %}
 {% endmacro %}
 {# acc{i}_{c}, times `fade` first, += weights times one slice of the rows walked over, times `factor`. #}
@@ -126,7 +127,7 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ [t.cols * tile_row, t.cols // 2 * t
             {
                 {{ "const c = %du" % step if steps == TX else "let c = c0 + %du" % step }};
 {% for i in range(t.tm) %}
-                let w{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + c];
+                let w{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + {{ column("c", "ty", weight_row, i * TY) }}];
 {% endfor %}
 {% for j in range(4) %}
 {% for u in range(per) %}
