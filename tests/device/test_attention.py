@@ -80,7 +80,7 @@ def test_narrow_dtypes(dtype, path):
 def test_products_round_where_the_fused_kernels_of_the_cpu_do(dtype, monkeypatch):
     """Large queries make weights of nearly one, and gradients that are what rounding leaves of a difference."""
     monkeypatch.setattr(attention, "SMALL_SCORES", {"gpu": 1 << 40, "cpu": 1 << 40})
-    monkeypatch.setitem(TOLERANCE, torch.bfloat16, 3e-2)
+    monkeypatch.setitem(TOLERANCE, torch.bfloat16, 6e-2)
     torch.manual_seed(2)
     large = lambda x: x * 4  # noqa: E731
     for options in (

@@ -179,7 +179,7 @@ class Products(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, mask, causal, scale):
         wide_q, wide_k, wide_v = _wide(q, k, v)
-        scores = (wide_q @ wide_k.mT) * scale
+        scores = (wide_q * scale) @ wide_k.mT
         allowed = mask
         if causal:
             allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
@@ -188,7 +188,7 @@ class Products(torch.autograd.Function):
             scores = scores + allowed.float() if narrow else scores.masked_fill(~allowed, -math.inf)
         weights = torch._safe_softmax(scores, -1)
         most = weights.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-        out = ((weights / most).to(q.dtype).float() @ wide_v * most).to(q.dtype)
+        out = ((weights / most).to(q.dtype).float() @ wide_v).mul_(most).to(q.dtype)
         ctx.save_for_backward(q, k, v, mask, out, weights)
         ctx.causal, ctx.scale = causal, scale
         return out
@@ -205,13 +205,13 @@ class Products(torch.autograd.Function):
         dq = dk = dv = None
         if wanted[0] or wanted[1]:
             delta = (grad * out).sum(-1, keepdim=True)
-            scores = (weights * (grad @ wide_v.mT - delta)).to(dtype).float() * ctx.scale
+            scores = (grad @ wide_v.mT).sub_(delta).mul_(weights)
         if wanted[0]:
-            dq = (scores @ wide_k).to(dtype)
+            dq = (scores @ wide_k).mul_(ctx.scale).to(dtype)
         if wanted[1]:
-            dk = _ungrouped(scores.mT @ wide_q, groups).to(dtype)
+            dk = _ungrouped(scores.mT @ wide_q, groups).mul_(ctx.scale).to(dtype)
         if wanted[2]:
-            dv = _ungrouped(weights.to(dtype).float().mT @ grad, groups).to(dtype)
+            dv = _ungrouped(weights.mT @ grad, groups).to(dtype)
         return (dq, dk, dv, *[None] * 3)
 
 
