@@ -70,6 +70,14 @@ def products(w: Workloads, scale: int) -> None:
             x, weight = rand(device, rows, size, dtype=torch.float16), rand(device, size, size, dtype=torch.float16)
             return lambda: F.linear(x, weight)
 
+    for rows, dtype in ((1, torch.float16), (8, torch.float16), (8, torch.float32)):
+        moved = dtype.itemsize * (size * size + 2 * rows * size)
+
+        @w.add(f"matmul M={rows} {short(dtype)} {size}x{size}, turned", "decode", bytes=moved)
+        def turned(device, rows=rows, dtype=dtype):
+            x, weight = rand(device, rows, size, dtype=dtype), rand(device, size, size, dtype=dtype)
+            return lambda: x @ weight
+
 
 # batch 32 of ResNet-50: input channels, output channels, kernel, stride, size of the input
 RESNET = (

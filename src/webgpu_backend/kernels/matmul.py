@@ -6,7 +6,7 @@ from struct import pack
 
 from ..dtypes import COMPLEX64, FLOAT32, FLOAT64, INT32, INT64, DType, carrier
 from ..program import Caps, Program
-from . import elements, matmul_half, tiles
+from . import elements, matmul_half, matmul_vector, tiles
 from .expression import Emitter, literal, wgsl_type
 from .layout import spread
 from .product import (
@@ -32,11 +32,6 @@ from .tiles import Tile
 __all__ = ["Gather", "Matrix", "Plan", "Product", "Step", "Tile", "plan", "_read4", "_widen"]
 
 LARGE = 1 << 24  # multiplications from which the software adapter's largest tile repays its compilation (0.4 s)
-# Outputs of few rows on a GPU: most rows; (threads along k, threads of four columns) of a workgroup by b's class.
-VECTOR_ROWS = 8
-VECTOR_SHAPE = {"8": (64, 1), "k": (64, 1), "K": (64, 1), "r": (64, 4), "R": (64, 4)}
-VECTOR_MANY = 4  # rows from which fewer threads with more to do are better
-VECTOR_SPLIT = (128, 2048)  # workgroups that fill the adapter, and the least share of k worth a second pass
 WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without workgroup memory
 # The same where no cost is known: workgroups (gpu) or threads (cpu).
 SPLIT = {"gpu": (128, 256), "cpu": (32, 2048)}
@@ -52,7 +47,7 @@ def plan(product: Product, caps: Caps) -> Plan:
     q = product
     carry = carrier(q.a.dtype, caps)
     wide = carry not in ("f32", "i32")
-    if q.n < q.m and q.n <= VECTOR_ROWS and not q.gather:
+    if q.n < q.m and q.n <= matmul_vector.ROWS and not q.gather:
         q = q.swapped()
     a_class = class_of(q.a, q.m, q.k)
     b_class = q.gather.kind if q.gather else class_of(q.b, q.n, q.k)
@@ -68,12 +63,12 @@ def plan(product: Product, caps: Caps) -> Plan:
         a_class = a_class.replace("r", "R")  # fewer rows than a vector has lanes
     batch = q.outer * (1 if q.summed else q.inner)
     if vector:
-        a_class, b_class = _vector_classes(q, a_class, b_class)
-        _, along_n = VECTOR_SHAPE[b_class]
-        tiles_m, tiles_n = 1, -(-q.n // (along_n * 4))
+        a_class, b_class = matmul_vector.classes(q, a_class, b_class)
+        lay = matmul_vector.lay(b_class, _power(q.m), q.n, caps)
+        tiles_m, tiles_n = 1, -(-q.n // lay.columns)
     else:
         tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
-    splits, chunk = _splits(q, parts, batch * tiles_m * tiles_n, VECTOR_SPLIT if vector else SPLIT[caps.kind])
+    splits, chunk = _splits(q, parts, batch * tiles_m * tiles_n, matmul_vector.SPLIT if vector else SPLIT[caps.kind])
     total = batch * splits * tiles_m * tiles_n
 
     epilogue = "none" if splits > 1 else epilogue_key(q)
@@ -86,10 +81,10 @@ def plan(product: Product, caps: Caps) -> Plan:
         target = Matrix(SUMS[carry], 0, *step, size * (1 if q.summed else q.inner), 0 if q.summed else size)
     store = store_mode(target, q.n, caps)
     program = _program(
-        ("vector_k" if b_class in "8k" else "vector") if vector else "tiled" if tile.bk else "direct",
+        "vector" if vector else "tiled" if tile.bk else "direct",
         q.a.dtype, q.b.dtype, target.dtype, q.c.dtype if q.c and epilogue != "none" else None,
         a_class, b_class, store, epilogue, q.act if epilogue != "none" else "",
-        min(_power(q.m), VECTOR_ROWS) if vector else tile, q.summed, bool(q.gather and q.gather.flat), caps,
+        (_power(q.m), lay) if vector else tile, q.summed, bool(q.gather and q.gather.flat), caps,
     )  # fmt: skip
     words = [q.m, q.n, q.k, q.inner, tiles_m, tiles_n, total, splits, chunk]
     words += words_of(q.a, a_class) + words_of(q.b, b_class) + words_of(target, store)
@@ -120,7 +115,7 @@ def _tile(q: Product, classes: str, caps: Caps) -> tuple[Tile | None, int]:
     if caps.kind == "gpu":
         if q.gather and q.m <= 8:
             return Tile(_power(q.m), 4, 0, _power(q.m), 4), 0  # few channels a group: nothing to share between threads
-        if q.m <= VECTOR_ROWS and not q.summed and q.k >= 64:
+        if matmul_vector.serves(q, caps):
             return None, 0
         rows = [t for t in tiles.tuning().tiles if tiles.fits(t, caps) and not (q.summed and t.slices > 1)]
         rows = rows or [tiles.LEAST]
@@ -136,17 +131,6 @@ def _tile(q: Product, classes: str, caps: Caps) -> tuple[Tile | None, int]:
         if batch * -(-q.m // tile.bm) * -(-q.n // tile.bn) >= SPLIT["cpu"][0]:
             return tile, 0
     return rows[-1], 0
-
-
-def _vector_classes(q: Product, a_class: str, b_class: str) -> tuple[str, str]:
-    """k and 8 (sixteen bytes at once) have a kernel that needs both operands along k; the other reads a one by one."""
-    if b_class != "k":
-        return a_class, b_class
-    if a_class != "k":
-        return a_class, "K"
-    aligned = all(v % 8 == 0 for x in (q.a, q.b) for v in (x.offset, x.row, x.outer, x.inner))
-    octets = aligned and q.k % 8 == 0 and q.a.dtype.name in ("float16", "bfloat16")
-    return ("8", "8") if octets else ("k", "k")
 
 
 def _power(n: int) -> int:
@@ -190,7 +174,7 @@ def _program(
     if c_dtype is not None:
         bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
-    words = replace(caps, f16=False) if b_class == "8" else caps
+    words = replace(caps, f16=False) if b_class in "8o" else caps
     names = dict(
         fields=fields, bindings=bindings, carrier=carry, type=wgsl_type(carry), zero=literal(0, carry),
         function=function, signature=signature, epilogue=epilogue, act=act, widen=_widen((a_dtype, b_dtype), words),
@@ -201,11 +185,11 @@ def _program(
         write4=lambda at, lanes: " ".join(elements.write4(out_dtype, "out", at, lanes, caps)),
         mad=lambda acc, a, b: _mad(carry, acc, a, b, caps),
     )  # fmt: skip
-    if kind.startswith("vector"):
-        along_k, along_n = (32, 1) if b_class in "8k" and tile >= VECTOR_MANY else VECTOR_SHAPE[b_class]
-        names |= dict(rows=tile, along_k=along_k, along_n=along_n, threads=along_k * along_n)
+    if kind == "vector":
+        rows, lay = tile
+        names |= matmul_vector.names(lay, rows, b_class, caps)
         names |= dict(widened=lambda x, word, half: _widened(a_dtype if x == "a" else b_dtype, word, half, caps))
-        tag = f"v{tile}"
+        tag = f"v{rows}"
     else:
         names |= dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"))
         names |= dict(gather=b_class in "gtuw", flat=flat)

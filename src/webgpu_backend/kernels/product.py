@@ -100,7 +100,7 @@ class Plan(NamedTuple):
     work: dict[str, tuple[int, DType]]  # elements and dtype of the buffers between the steps
 
 
-UNITS = {"k": 4, "r": 4, "v": 4, "8": 8}
+UNITS = {"k": 4, "r": 4, "v": 4, "8": 8, "o": 8}
 
 
 def class_of(x: Matrix, rows: int, k: int) -> str:
@@ -123,7 +123,7 @@ def store_mode(out: Matrix, n: int, caps: Caps) -> str:
 def words_of(x: Matrix, class_: str = "") -> list[int]:
     """Offset and strides as the kernel counts them: in groups of four or eight where it reads or writes such groups."""
     unit = UNITS.get(class_, 1)
-    row = x.row if class_ == "r" else x.row // unit
+    row = x.row if class_ in ("r", "o") else x.row // unit
     col = x.col if class_ in ("k", "8", "v") else x.col // unit
     return [x.offset // unit, row, col, x.outer // unit, x.inner // unit]
 
@@ -178,7 +178,9 @@ def epilogue_text(epilogue: str, act: str, carry: str, c_dtype: DType | None, ca
 
 def array_of(dtype: DType, class_: str, caps: Caps) -> str:
     """How an operand is declared; eight elements at once are words."""
-    return "array<vec4<u32>>" if class_ == "8" else elements.array_type(dtype, "v" if class_ in "kr" else "e", caps)
+    return (
+        "array<vec4<u32>>" if class_ in ("8", "o") else elements.array_type(dtype, "v" if class_ in "kr" else "e", caps)
+    )
 
 
 def read4(dtype: DType, var: str, group: str, caps: Caps) -> str:

@@ -1,89 +1,68 @@
-{% include "matmul_head.wgsl" %}
-{% include "matmul_store.wgsl" %}
-{# Few rows times rows of b that lie along k: a workgroup takes four of them, its threads a share of k each. #}
-{% set xyzw = "xyzw" %}
+{# Both operands lie along k: a piece is a vector of four or eight elements of it, `unroll` of them under way at once. #}
 {% set unit = 8 if b_class == "8" else 4 %}
-var<workgroup> sums: array<vec4<{{ type }}>, {{ threads * (rows + 1 - rows % 2) }}>;
-{% macro multiply(i, half) %}
-{% for j in range(4) %}
-{% for c in "xyzw" %}
-            c{{ i }}.{{ xyzw[j] }} += x.{{ c }} * y{{ j }}{{ half }}.{{ c }};
-{% endfor %}
-{% endfor %}
-{% endmacro %}
-
-@compute @workgroup_size({{ threads }})
-fn main(
-    @builtin(local_invocation_index) lid: u32,
-    @builtin(workgroup_id) wid: vec3<u32>,
-    @builtin(num_workgroups) nwg: vec3<u32>,
-) {
-    let group = wid.x + wid.y * nwg.x;
-    if (group >= p.total) {
-        return;
-    }
-    let n = (group % p.tiles_n) * 4u;
-    let z = group / p.tiles_n;
-    let split = z % p.splits;
-    let ob = (z / p.splits) / p.inner;
-    let ib = (z / p.splits) % p.inner;
-    let k_first = split * p.chunk;
-    let k_last = min(k_first + p.chunk, p.k);
-    let astart = p.a_o + ob * p.a_b + ib * p.a_i;
-    let bstart = p.b_o + ob * p.b_b + ib * p.b_i;
-{% for i in range(rows) %}
-    let a{{ i }} = astart + min({{ i }}u, p.m - 1u) * p.a_r;
-    var c{{ i }} = vec4<{{ type }}>({{ zero }});
-{% endfor %}
-{% for j in range(4) %}
+{# Packed words are widened where they are used: half a vector of eight at a time. #}
+{% set halves = ("xy", "zw") if unit == 8 else ("",) %}
+{% for j in range(l.wide) %}
     let b{{ j }} = bstart + min(n + {{ j }}u, p.n - 1u) * p.b_r;
 {% endfor %}
     let last = k_last / {{ unit }}u;
-{# Packed words are widened where they are used: half a vector of eight at a time. #}
-{% set parts_of = ("xy", "zw") if unit == 8 else ("",) %}
-    for (var k = k_first / {{ unit }}u + lid; k < last; k += {{ threads }}u) {
-{% for j in range(4) %}
-        let yw{{ j }} = b_in[b{{ j }} + k];
+{% macro fetch(how, count, at) %}
+{% for u in range(count) %}
+{% for j in range(l.wide) %}
+        {{ how % (u, j) }} = b_in[b{{ j }} + {{ at % (u * step) }}];
 {% endfor %}
-{% for i in range(rows) %}
-        let xw{{ i }} = a_in[a{{ i }} + k];
 {% endfor %}
-{% for half in parts_of %}
-{% for j in range(4) %}
-        let y{{ j }}{{ half }} = {{ widened("b", "yw%d" % j, half) }};
-{% endfor %}
-{% for i in range(rows) %}
+{% endmacro %}
+{% macro multiply(count) %}
+{% for u in range(count) %}
         {
-            let x = {{ widened("a", "xw%d" % i, half) }};
-{{ multiply(i, half) }}
-        }
-{% endfor %}
-{% endfor %}
-    }
-{# An odd distance between the threads' sums keeps them on different banks. #}
-{% set wide = rows + 1 - rows % 2 %}
-{% set parts = [threads // rows, 8] | min %}
 {% for i in range(rows) %}
-    sums[lid * {{ wide }}u + {{ i }}u] = c{{ i }};
+            let x{{ i }} = a_in[a{{ i }} + k + {{ u * step }}u];
 {% endfor %}
-    workgroupBarrier();
-    let row = lid % {{ rows }}u;
-    var v = vec4<{{ type }}>({{ zero }});
-    if (lid < {{ parts * rows }}u) {
-        for (var i = 0u; i < {{ threads // parts }}u; i++) {
-            v += sums[(lid / {{ rows }}u + {{ parts }}u * i) * {{ wide }}u + row];
+{% for half in halves %}
+            {
+{% for j in range(l.wide) %}
+                let w{{ j }} = {{ widened("b", "y%d_%d" % (u, j), half) }};
+{% endfor %}
+{% for i in range(rows) %}
+                {
+                    let x = {{ widened("a", "x%d" % i, half) }};
+{% for c in "xyzw" %}
+{% for j in range(l.wide) %}
+                    c{{ i }}_{{ j }} += x.{{ c }} * w{{ j }}.{{ c }};
+{% endfor %}
+{% endfor %}
+                }
+{% endfor %}
+            }
+{% endfor %}
         }
+{% endfor %}
+{% endmacro %}
+    var k = k_first / {{ unit }}u + kt;
+{% if l.ahead %}
+{{ fetch("var y%d_%d", l.unroll, "min(k + %du, last - 1u)") }}
+{% endif %}
+    for (; k + {{ (l.unroll - 1) * step }}u < last; k += {{ l.unroll * step }}u) {
+{% if l.ahead %}
+{# The next pieces are on their way while these are multiplied. #}
+        let ahead = k + {{ l.unroll * step }}u;
+{{ fetch("let z%d_%d", l.unroll, "min(ahead + %du, last - 1u)") }}
+{% else %}
+{{ fetch("let y%d_%d", l.unroll, "k + %du") }}
+{% endif %}
+{{ multiply(l.unroll) }}
+{% if l.ahead %}
+{% for u in range(l.unroll) %}
+{% for j in range(l.wide) %}
+        y{{ u }}_{{ j }} = z{{ u }}_{{ j }};
+{% endfor %}
+{% endfor %}
+{% endif %}
     }
-    workgroupBarrier();
-    if (lid < {{ parts * rows }}u) {
-        sums[lid] = v;
+{% if l.unroll > 1 %}
+    for (; k < last; k += {{ step }}u) {
+{{ fetch("let y%d_%d", 1, "k + %du") }}
+{{ multiply(1) }}
     }
-    workgroupBarrier();
-    if (lid < {{ rows }}u) {
-        v = sums[lid];
-        for (var i = 1u; i < {{ parts }}u; i++) {
-            v += sums[i * {{ rows }}u + lid];
-        }
-        store(v.x, v.y, v.z, v.w, lid, n, p.o_o + ob * p.o_b + ib * p.o_i + split * p.o_s, ob, ib);
-    }
-}
+{% endif %}

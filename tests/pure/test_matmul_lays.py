@@ -1,0 +1,66 @@
+"""How threads lie over products of few rows: what every adapter allows, and sums that all arrive."""
+
+import re
+
+import pytest
+
+from webgpu_backend.kernels import matmul_vector
+from webgpu_backend.program import Caps
+
+BIG = Caps("gpu", True, True, True, True, 256, 1 << 31, 1 << 32, 32, 48 << 10, 1024)
+LEAST = Caps("gpu", False, False, False, False, 0, 128 << 20, 256 << 20, 8, 16 << 10, 256)
+
+
+@pytest.mark.parametrize("caps", [BIG, LEAST], ids=["big", "least"])
+@pytest.mark.parametrize("b_class", list(matmul_vector.LAYS))
+def test_lays_fit(b_class, caps):
+    for rows in (1, 2, 4, 8):
+        for n in (1, 700, 5000, 200_000):
+            lay = matmul_vector.lay(b_class, rows, n, caps)
+            assert lay.threads <= caps.workgroup_size and lay.bytes(rows) <= caps.workgroup_bytes
+            assert lay.columns % 4 == 0 and lay.along_k <= 8  # four columns are stored at once
+            names = matmul_vector.names(lay, rows, b_class, caps)
+            assert names["parts"] * names["at_once"] * lay.columns * 4 <= caps.workgroup_bytes
+            if lay.staged:
+                assert caps.subgroups and rows * lay.along_k * lay.teams % lay.threads == 0
+
+
+def test_what_decoding_takes():
+    """Eight rows share what they read of a; few columns of few workgroups are spread over more of them."""
+    assert matmul_vector.lay("8", 8, 4096, BIG).staged and not matmul_vector.lay("8", 8, 4096, LEAST).staged
+    many, few = (matmul_vector.lay("r", 1, n, BIG) for n in (4096, 768))
+    assert few.columns == many.columns // 2 and few.threads == many.threads
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 16, 64])
+@pytest.mark.parametrize("along_k", [2, 8])
+def test_folding_adds_up_every_thread_once(count, along_k):
+    """The lines, run by hand over sums that tell which thread and which value they come from."""
+    names = [f"c{i}" for i in range(count)]
+    held = [{name: {(lane, i)} for i, name in enumerate(names)} for lane in range(along_k)]
+    found = matmul_vector.folding(names, along_k)
+    pattern = re.compile(r"let (\w+) = (?:select\((\w+), (\w+), \w+\)|(\w+)) \+ subgroupShuffleXor\(.*, (\d+)u\);")
+    for line in found.lines:
+        match = pattern.match(line)
+        if match is None:
+            continue
+        to, low, high, only, mask = match.groups()
+        mask = int(mask)
+        mine = [(high if lane & mask else low) if only is None else only for lane in range(along_k)]
+        made = []
+        for lane in range(along_k):
+            theirs = held[lane ^ mask][mine[lane]]  # a partner gives the half that this thread keeps
+            assert not held[lane][mine[lane]] & theirs
+            made.append(held[lane][mine[lane]] | theirs)
+        for lane in range(along_k):
+            held[lane][to] = made[lane]
+    seen = set()
+    for lane in range(along_k):
+        if lane & found.spare:
+            continue
+        halves = re.findall(r"select\(0u, (\d+)u, upper(\d+)\)", found.lines[-1])
+        place = sum(int(half) for half, mask in halves if lane & int(mask))
+        for i, value in enumerate(found.values):
+            assert held[lane][value] == {(other, place + i) for other in range(along_k)}
+            seen.add(place + i)
+    assert seen == set(range(count))
