@@ -46,6 +46,21 @@ def test_interpolate(mode, scale):
                 gradients(lambda t: F.interpolate(t, **arguments), X[2].transpose(2, 3)[:, 1:], tolerance=2e-4)  # noqa: B023
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+@pytest.mark.parametrize("sizes", [(1, 50, 3, 17), (23, 24, 24, 23), (7, 100, 40, 3)])
+def test_gradients_find_every_output(mode, sizes):
+    x = torch.randn(2, 2, sizes[0], sizes[2], generator=torch.Generator().manual_seed(3))
+    for corners in (None,) if "nearest" in mode else (False, True):
+        size = sizes[1::2]
+        gradients(lambda t: F.interpolate(t, size=size, mode=mode, align_corners=corners), x, tolerance=2e-4)  # noqa: B023
+
+
+def test_lines_of_the_same_length_are_copied():
+    """As torch does, though a scale of 1.3 asks for other places."""
+    x = X[1][:, :, :2]
+    gradients(lambda t: F.interpolate(t, scale_factor=1.3, mode="linear"), x, tolerance=0)
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("scale", SCALES)
 def test_antialiased(mode, scale, adapter_class):  # noqa: F811
