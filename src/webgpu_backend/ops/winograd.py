@@ -3,11 +3,11 @@
 import torch
 
 from .. import tensor as T
-from ..kernels.conv import Convolution, plan
-from ..kernels.product import Matrix
+from ..kernels.product import Matrix, Product
 from ..kernels.winograd import step
 from ..launch import caps, launch
 from . import conv_tables as tables
+from .product import output, planned, plans, remember, run
 
 CHANNELS = 32  # the least for which the transforms are worth their time
 MOST = 1 << 26  # elements of a transformed image: beyond, memory is worth more
@@ -63,18 +63,16 @@ def _weights(weight, rows: int, k: int, s_m: int, s_k: int, flip: bool):
 
 
 def _product(mode: str, m: int, n: int, k: int, a, b):
-    """Sixteen products: [16, m, n]."""
+    """Sixteen products: [16, m, n]; "image" of [16, k, m] and [16, k, n], "weight" of [16, m, k] and [16, n, k]."""
     key = ("winograd", mode, m, n, k)
-    call = tables.find(key)
+    call = plans.get(key)
     if call is None:
         f32 = T.DTYPES[torch.float32]
-        if mode == "image":
-            left, right, places = Matrix(f32, 0, 1, m, m * k), Matrix(f32, 0, n, 0, n * k), n
-        else:
-            left, right, places = Matrix(f32, 0, k, 1, m * k), Matrix(f32, 0, k, 0, n * k), k
-        product = Convolution(mode, m, n, k, places, 16, left, right, Matrix(f32, 0, n, 1, m * n), plain=True)
-        call = tables.remember(key, (16, m, n), torch.float32, plan(product, caps()))
-    return tables.run(call, a, b)
+        (row_a, row_b), (col_a, col_b) = ((1, 1), (m, n)) if mode == "image" else ((k, k), (1, 1))
+        left, right = Matrix(f32, 0, row_a, col_a, 0, m * k), Matrix(f32, 0, row_b, col_b, 0, n * k)
+        product = Product(m, n, k, left, right, output(torch.float32, m, n, 16), inner=16)
+        call = remember(key, planned((16, m, n), product, torch.float32))
+    return run(call, a, b)
 
 
 def _image(x, weight, s_m: int, s_k: int, flip: bool, bias, shape, padding):
