@@ -125,17 +125,18 @@ def plan(
     if tiled:
         groups = spread(-(-dims[0] // TILE) * -(-dims[1] // TILE) * numel(dims[2:]), caps)
     else:
-        groups = grid(-(-n // (4 * GROUPS[caps.kind])), _workgroup(caps), caps)
+        workgroup, turns = _walk([v.dtype for v in views], modes, caps)
+        groups = grid(-(-n // (4 * turns)), workgroup, caps)
     bound = tuple(i for i in tensor_inputs if aliases[i] is None) + tuple(len(inputs) + k for k in range(len(outputs)))
     return Kernel(program, params, groups, bound, scalar_carriers)
 
 
 def _as_words(source: View, target: View, owned: bool) -> tuple[list[View], list[View]]:
-    """A plain copy of packed elements moves whole words where both views are one run of memory in the same order:
-    a thread then has sixteen bytes in place of four elements."""
+    """A plain copy of packed elements, or of pairs of words, moves words where both views are one run of memory in the
+    same order: a thread then has sixteen bytes in place of four elements."""
     item, n = target.dtype.size, numel(target.sizes)
     as_they_are = [source], [target]
-    if not target.dtype.packed or source[:3] != target[:3] or not (n * item % 4 == 0 or owned):
+    if not (target.dtype.packed or item == 8) or source[:3] != target[:3] or not (n * item % 4 == 0 or owned):
         return as_they_are
     walk = order_by(target.sizes, target.strides)
     dims, strides = collapse([target.sizes[d] for d in walk], [[target.strides[d] for d in walk]])
@@ -146,8 +147,13 @@ def _as_words(source: View, target: View, owned: bool) -> tuple[list[View], list
     return [source], [target]
 
 
-def _workgroup(caps: Caps) -> int:
-    return WIDE if caps.kind == "gpu" and caps.workgroup_size >= WIDE else WORKGROUP[caps.kind]
+def _walk(dtypes: list[DType], modes: list[str], caps: Caps) -> tuple[int, int]:
+    """Threads of a workgroup, and groups of four that each has. Where a group is half of the sixteen bytes that a GPU
+    likes to move at once, two of them gain up to a tenth."""
+    if caps.kind == "gpu" and caps.workgroup_size >= WIDE:
+        narrow = any(d.size <= 2 for d in dtypes) and all(m in "lc" for m in modes)
+        return (WIDE // 2, 2) if narrow else (WIDE, 1)
+    return WORKGROUP[caps.kind], GROUPS[caps.kind]
 
 
 @cache
@@ -209,6 +215,7 @@ def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, ti
     )
     tags = "_".join(f"{d.short}{m}" for d, m in zip(dtypes, modes))
     name = f"{spec.name}_{tags}{rank}{'i' if inner4 else ''}{'t' if tiled else ''}"
+    workgroup, groups = _walk(dtypes, modes, caps)
     source = render(
         "pointwise.wgsl",
         caps,
@@ -220,8 +227,8 @@ def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, ti
         body=body,
         returned=returned,
         main=main,
-        workgroup=TILE * TILE // 4 if tiled else _workgroup(caps),
-        groups=GROUPS[caps.kind],
+        workgroup=TILE * TILE // 4 if tiled else workgroup,
+        groups=groups,
         interleaved=caps.kind == "gpu",
         tile=TILE if tiled else 0,
         rows="p.d1" if rank > 2 else "p.n / p.d0",
