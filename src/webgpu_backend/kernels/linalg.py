@@ -90,17 +90,29 @@ def team_size(work: int, caps: Caps) -> int:
 def plan(name: str, dtype: DType, matrices: tuple[Matrices, ...], batch: int, team: int, caps: Caps, **scalars):
     """The program, its parameters and grid; `team` is the team's size, ignored by kernels with a thread a column."""
     kernel = KERNELS[name]
-    size = team if kernel.team else WORKGROUP[caps.kind]
+    near = _near(name, dtype, caps)
+    size = team if kernel.team and not near else WORKGROUP[caps.kind]
     words = [batch, *(scalars[s] for s in kernel.scalars)]
     for m in matrices:
         words.extend(m)
     params = pack(f"<{len(words)}I", *words)
-    groups = spread(batch, caps) if kernel.team else grid(batch * scalars["columns"], size, caps)
-    return _program(name, dtype.name, size, caps), params, groups
+    if kernel.team:
+        groups = spread(batch, caps)
+    elif near:
+        groups = spread(batch * -(-scalars["columns"] // 32), caps)
+    else:
+        groups = grid(batch * scalars["columns"], size, caps)
+    return _program(name, dtype.name, size, near, caps), params, groups
+
+
+def _near(name: str, dtype: DType, caps: Caps) -> bool:
+    """Whether a GPU's kernel copies its block into workgroup memory: what many steps read and write lies near then."""
+    words = {"cholesky": BLOCK * (BLOCK + 1), "triangular": BLOCK * (BLOCK + 1 + 33)}.get(name)
+    return caps.kind == "gpu" and words is not None and (words + 512) * dtype.size <= caps.workgroup_bytes
 
 
 @cache
-def _program(name: str, dtype_name: str, workgroup: int, caps: Caps) -> Program:
+def _program(name: str, dtype_name: str, workgroup: int, near: bool, caps: Caps) -> Program:
     kernel, dtype = KERNELS[name], ALL[dtype_name]
     complex_ = dtype_name == "complex64"
     element = "vec2<f32>" if complex_ else "f32"
@@ -113,6 +125,6 @@ def _program(name: str, dtype_name: str, workgroup: int, caps: Caps) -> Program:
     bindings += [(n, word[a], element if t == "E" else t) for n, a, t in kernel.vectors]
     text = render(
         kernel.template, caps, name=name, fields=fields, bindings=bindings, element=element, complex=complex_,
-        workgroup=workgroup, longest=LONGEST,
+        workgroup=workgroup, longest=LONGEST, near=near, block=BLOCK, side=16 if workgroup >= 256 else 8,
     )  # fmt: skip
-    return Program(f"{name}_{dtype.short}_{workgroup}", text, access, 4 * len(fields))
+    return Program(f"{name}{'_near' if near else ''}_{dtype.short}_{workgroup}", text, access, 4 * len(fields))

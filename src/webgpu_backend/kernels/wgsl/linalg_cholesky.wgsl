@@ -1,6 +1,12 @@
 {% include "linalg_head.wgsl" %}
 {% include "linalg_team.wgsl" %}
+{# A matrix in workgroup memory has rows of uneven length: fewer bank conflicts. #}
+{% macro at(i, j) %}{{ "near[(%s) * %du + %s]" % (i, block + 1, j) if near else "a[o + (%s) * p.a_r + (%s) * p.a_c]" % (i, j) }}{% endmacro %}
 var<workgroup> pivot: f32;
+{% if near %}
+var<workgroup> near: array<E, {{ block * (block + 1) }}>;
+{% endif %}
+const SIDE = {{ side }}u;
 
 // a = L L^H in the lower triangle, column by column; nothing above the diagonal is read or written.
 @compute @workgroup_size({{ workgroup }})
@@ -10,9 +16,21 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         return;
     }
     let o = p.a_o + b * p.a_b;
+    let down = t % SIDE;
+    let across = t / SIDE;
+{% if near %}
+    for (var j = across; j < p.n; j = j + TEAM / SIDE) {
+        for (var i = down; i < p.n; i = i + SIDE) {
+            if (i >= j) {
+                near[i * {{ block + 1 }}u + j] = a[o + i * p.a_r + j * p.a_c];
+            }
+        }
+    }
+    workgroupBarrier();
+{% endif %}
     for (var k = 0u; k < p.n; k = k + 1u) {
         if (t == 0u) {
-            let d = re(a[o + k * (p.a_r + p.a_c)]);
+            let d = re({{ at("k", "k") }});
             let good = d > 0.0 && info[b] == 0;
             pivot = select(0.0, sqrt(d), good);
             if (!good && info[b] == 0) {
@@ -21,25 +39,32 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         }
         let root = workgroupUniformLoad(&pivot);
         if (root == 0.0) {
-            return;
+            break;
         }
         if (t == 0u) {
-            a[o + k * (p.a_r + p.a_c)] = real(root);
+            {{ at("k", "k") }} = real(root);
         }
         for (var i = k + 1u + t; i < p.n; i = i + TEAM) {
-            let at = o + i * p.a_r + k * p.a_c;
-            a[at] = a[at] / root;
+            {{ at("i", "k") }} = {{ at("i", "k") }} / root;
         }
-        meet();
-        let rest = p.n - k - 1u;
-        for (var e = t; e < rest * rest; e = e + TEAM) {
-            let i = k + 1u + e % rest;
-            let j = k + 1u + e / rest;
-            if (i >= j) {
-                let at = o + i * p.a_r + j * p.a_c;
-                a[at] = a[at] - mul(a[o + i * p.a_r + k * p.a_c], cj(a[o + j * p.a_r + k * p.a_c]));
+        {{ "workgroupBarrier();" if near else "meet();" }}
+        for (var j = k + 1u + across; j < p.n; j = j + TEAM / SIDE) {
+            let other = cj({{ at("j", "k") }});
+            for (var i = k + 1u + down; i < p.n; i = i + SIDE) {
+                if (i >= j) {
+                    {{ at("i", "j") }} = {{ at("i", "j") }} - mul({{ at("i", "k") }}, other);
+                }
             }
         }
-        meet();
+        {{ "workgroupBarrier();" if near else "meet();" }}
     }
+{% if near %}
+    for (var j = across; j < p.n; j = j + TEAM / SIDE) {
+        for (var i = down; i < p.n; i = i + SIDE) {
+            if (i >= j) {
+                a[o + i * p.a_r + j * p.a_c] = near[i * {{ block + 1 }}u + j];
+            }
+        }
+    }
+{% endif %}
 }

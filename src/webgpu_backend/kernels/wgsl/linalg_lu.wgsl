@@ -11,6 +11,13 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         return;
     }
     let o = p.a_o + b * p.a_b;
+    // Threads along the rows, as many as there are; the others take other columns.
+    var side = TEAM;
+    while (side / 2u >= p.m) {
+        side /= 2u;
+    }
+    let down = t % side;
+    let across = t / side;
     for (var k = 0u; k < min(p.m, p.n); k = k + 1u) {
         if (p.pivot != 0u) {
             var best = -1.0;
@@ -55,22 +62,26 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         }
         meet();
         let d = a[o + k * (p.a_r + p.a_c)];
-        if (!is_zero(d)) {
-            for (var i = k + 1u + t; i < p.m; i = i + TEAM) {
-                let at = o + i * p.a_r + k * p.a_c;
-                a[at] = over(a[at], d);
-            }
-        } else if (t == 0u && info[b] == 0) {
+        let solvable = !is_zero(d);
+        if (!solvable && t == 0u && info[b] == 0) {
             info[b] = i32(p.first + k) + 1;
         }
+        for (var i = k + 1u + down; i < p.m; i = i + side) {
+            let at = o + i * p.a_r;
+            var factor = a[at + k * p.a_c];
+            if (solvable) {
+                factor = over(factor, d);
+            }
+            for (var j = k + 1u + across; j < p.n; j = j + TEAM / side) {
+                a[at + j * p.a_c] = a[at + j * p.a_c] - mul(factor, a[o + k * p.a_r + j * p.a_c]);
+            }
+        }
         meet();
-        let rows = p.m - k - 1u;
-        let total = rows * (p.n - k - 1u);
-        for (var e = t; e < total; e = e + TEAM) {
-            let i = k + 1u + e % rows;
-            let j = k + 1u + e / rows;
-            let at = o + i * p.a_r + j * p.a_c;
-            a[at] = a[at] - mul(a[o + i * p.a_r + k * p.a_c], a[o + k * p.a_r + j * p.a_c]);
+        for (var i = k + 1u + t; i < p.m; i = i + TEAM) {
+            let at = o + i * p.a_r + k * p.a_c;
+            if (solvable) {
+                a[at] = over(a[at], d);
+            }
         }
         meet();
     }
