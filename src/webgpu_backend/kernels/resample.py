@@ -5,7 +5,7 @@ from functools import cache, lru_cache
 
 from ..dtypes import INT32, UINT8, DType, Unsupported, carrier
 from ..program import Caps
-from . import indexed
+from . import elements, indexed
 
 FIELDS = (
     "channels", "depth", "height", "width", "od", "oh", "ow", "fz:f32", "fy:f32", "fx:f32",
@@ -23,11 +23,15 @@ def kernel(
     dtype: DType,
     channels_last: bool,
     planes: bool,
+    whole: bool,
     caps: Caps,
 ) -> indexed.Kernel:
+    """`planes`: channels of all images lie one behind the other. `whole`: outputs are a multiple of the inputs (going
+    back), or rows of whole groups of four (going forward); for the nearest element only."""
     c = carrier(dtype, caps)
     if c != "f32" and (mode in ("linear", "cubic") or backward):
         raise Unsupported(f"webgpu: {mode} interpolation has no kernel for {dtype.name}")
+    fours = whole and not backward and mode in ("nearest", "exact") and not channels_last
     names = (
         ("mode", mode),
         ("dims", dims),
@@ -36,9 +40,19 @@ def kernel(
         ("backward", backward),
         ("channels_last", channels_last),
         ("planes", planes),
+        ("whole", whole and backward),
+        ("fours", _fours(dtype, caps) if fours else ()),
+        ("workgroup", indexed.WORKGROUP[caps.kind]),
     )
-    name = f"resample_{mode}{dims}{'_aa' if antialias else ''}{'_backward' if backward else ''}"
-    return indexed.kernel(name, "resample.wgsl", (("a", dtype),), (("out", dtype),), FIELDS, caps, names=names)
+    name = (
+        f"resample_{mode}{dims}{'_aa' if antialias else ''}{'_backward' if backward else ''}{'_whole' if whole else ''}"
+    )
+    lanes = 4 if fours else 0
+    return indexed.kernel(name, "resample.wgsl", (("a", dtype),), (("out", dtype),), FIELDS, caps, lanes, names)
+
+
+def _fours(dtype: DType, caps: Caps) -> tuple[str, ...]:
+    return tuple(elements.write4(dtype, "b_out", "g", ["y0", "y1", "y2", "y3"], caps))
 
 
 @cache

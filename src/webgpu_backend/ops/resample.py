@@ -15,6 +15,7 @@ from .table import custom
 
 aten = torch.ops.aten
 _plans: dict[tuple, tuple] = {}
+_NEAREST = ("nearest", "exact")
 
 
 def _scale(size: int, outs: int, corners: bool, given: float | None) -> float:
@@ -53,6 +54,16 @@ def _check(x: torch.Tensor, dims: int, output_size) -> None:
         )
 
 
+@lru_cache(maxsize=256)
+def _blocks(mode: str, size: int, outs: int, scale: float) -> bool:
+    """Whether each input has outputs of its own, as many as any other, by the kernels' own arithmetic."""
+    if outs % size:
+        return False
+    places = torch.arange(outs)
+    found = (places + (0.5 if mode == "exact" else 0.0)).float() * torch.tensor(scale, dtype=torch.float32)
+    return torch.equal(found.floor().long(), places // (outs // size))
+
+
 def _planes(x: torch.Tensor) -> bool:
     """Whether the next image's first channel follows the last channel of the one before."""
     return x.stride(0) == x.shape[1] * x.stride(1)
@@ -68,7 +79,8 @@ def _forward(op, mode, dims, x, output_size, corners, scales, antialias=False):
         last = _channels_last(x.shape, x.stride()) and not x.is_contiguous()
         sizes = (*x.shape[:2], *output_size)
         meta = T.meta(sizes, _last_strides(sizes) if last else None, x.dtype)
-        kernel = resample.kernel(mode, dims, corners, antialias, False, T.dtype_of(x), last, _planes(x), caps())
+        fours = mode in _NEAREST and not last and sizes[-1] % 4 == 0
+        kernel = resample.kernel(mode, dims, corners, antialias, False, T.dtype_of(x), last, _planes(x), fours, caps())
         plan = (meta, kernel, _numbers(x, x.shape, meta.sizes, dims, corners, scales))
         if len(_plans) > 4096:
             _plans.clear()
@@ -117,8 +129,10 @@ def _backward(mode, dims, grad, output_size, input_size, corners, scales, antial
     sizes = tuple(input_size)
     last = _channels_last(grad.shape, grad.stride()) and not grad.is_contiguous()
     result = T.empty(sizes, grad.dtype, _last_strides(sizes) if last else None)
-    kernel = resample.kernel(mode, dims, corners, antialias, True, T.dtype_of(grad), last, _planes(grad), caps())
-    run(kernel, (grad,), (result,), *_numbers(grad, sizes, grad.shape, dims, corners, scales))
+    numbers = _numbers(grad, sizes, grad.shape, dims, corners, scales)
+    whole = mode in _NEAREST and all(_blocks(mode, *one) for one in zip(*(numbers[k : k + 3] for k in (1, 4, 7))))
+    kernel = resample.kernel(mode, dims, corners, antialias, True, T.dtype_of(grad), last, _planes(grad), whole, caps())
+    run(kernel, (grad,), (result,), *numbers)
     return result
 
 

@@ -175,6 +175,20 @@ fn at(i: u32) -> {{ result }} {
     let q = place(i, p.depth, p.height, p.width);
     let base = q.batch * p.sn + q.channel * p.sc;
     var sum = 0.0;
+{% if whole %}
+{# Every input has a block of outputs of its own. #}
+{% for d, size, outs in axes %}
+    let b{{ d }} = p.{{ outs }} / p.{{ size }};
+    for (var {{ d }} = q.{{ d }} * b{{ d }}; {{ d }} < (q.{{ d }} + 1u) * b{{ d }}; {{ d }}++) {
+{% endfor %}
+        let j = base{% for d, size, outs in axes %} + {{ d }} * p.s{{ d }}{% endfor %};
+        sum += {{ a("j", "f32") }};
+{% for d in axes %}
+    }
+{% endfor %}
+    return sum;
+}
+{% else %}
 {% for d, size, outs in axes %}
     let r{{ d }} = range(q.{{ d }}, p.f{{ d }}, p.{{ size }}, p.{{ outs }});
     for (var {{ d }} = r{{ d }}.x; {{ d }} < r{{ d }}.y; {{ d }}++) {
@@ -191,4 +205,29 @@ fn at(i: u32) -> {{ result }} {
     return sum;
 }
 {% endif %}
+{% endif %}
+{% if fours %}
+
+// Four neighbours of a row at a time: where they are is found once.
+@compute @workgroup_size({{ workgroup }})
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+    let g = gid.x + gid.y * nwg.x * {{ workgroup }}u;
+    if (4u * g >= p.n) {
+        return;
+    }
+    let q = place(4u * g, p.od, p.oh, p.ow);
+    var base = q.batch * p.sn + q.channel * p.sc;
+{% for d, size, outs in axes if d != "x" %}
+    base += u32(tap(q.{{ d }}, p.f{{ d }}, p.{{ size }}).base) * p.s{{ d }};
+{% endfor %}
+{% for k in range(4) %}
+    let j{{ k }} = base + u32(tap(q.x + {{ k }}u, p.fx, p.width).base) * p.sx;
+    let y{{ k }} = {{ a("j%d" % k) }};
+{% endfor %}
+{% for line in fours %}
+    {{ line }}
+{% endfor %}
+}
+{% else %}
 {{ main }}
+{% endif %}
