@@ -163,7 +163,7 @@ def test_fallback_is_named_and_counted():
         import os, warnings
         os.environ["WEBGPU_FALLBACK"] = {mode!r}
         import torch, webgpu_backend
-        x = torch.eye(3).to("webgpu")
+        x = torch.eye(40).to("webgpu")
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             try:
@@ -182,7 +182,7 @@ def test_fallback_is_named_and_counted():
     silent = run(code.format(mode="silent"))
     assert "warnings 0" in silent.stdout and "linalg_eig" in silent.stdout, silent.stdout + silent.stderr
     error = run(code.format(mode="error"))
-    assert "error: webgpu: aten::" in error.stdout and "float32[3, 3]" in error.stdout and "counts {}" in error.stdout
+    assert "error: webgpu: aten::" in error.stdout and "float32[40, 40]" in error.stdout and "counts {}" in error.stdout
 
 
 def test_module_reports_itself():
