@@ -7,7 +7,8 @@ floor is the bytes a workload must move or the operations it must do at the rate
 kernel reach on the adapter in the same run; what fits the caches can pass it. "kernels" is GPU time, by
 timestamps, and its ratio to the first device's whole time.
 
-Each device has its own process and they take turns, workload by workload. Whole models come last (`--only model`).
+Each device has its own process and they take turns, workload by workload. Whole models come last (`--only model`);
+`--only operators` is for many more operators, without aims.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import time
 from . import report
 from .lockstep import Child
 from .models import MODELS
+from .operators import GROUP as OPERATORS
 from .workloads import Workload, all_workloads
 
 # Our time over CUDA's that a whole model may take.
@@ -97,8 +99,8 @@ def chosen(works: list[Workload], only: list[str], skip: list[str]) -> list[Work
     """In the order asked for: a run that is cut short has the first ones."""
     works = [w for w in works if w.group not in skip]
     if not only:
-        return works
-    found = [w for part in only for w in works if part in w.name or part == w.group]
+        return [w for w in works if w.group != OPERATORS]
+    found = [w for part in only for w in works if (part in w.name and w.group != OPERATORS) or part == w.group]
     return list(dict.fromkeys(found))
 
 

@@ -276,9 +276,10 @@ def host(w: Workloads, scale: int) -> None:
 
 def all_workloads(scale: int) -> list[Workload]:
     """`scale` divides the sizes: 1 for a GPU, 8 for a software adapter."""
-    from . import layers
+    from . import layers, operators
 
     found = Workloads()
-    for family in (host, pointwise, reductions, rows, indexing, layers.products, layers.convolutions, layers.attention):
+    own = host, pointwise, reductions, rows, indexing
+    for family in (*own, layers.products, layers.convolutions, layers.attention, operators.operators):
         family(found, scale)
     return list(found)

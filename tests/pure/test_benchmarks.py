@@ -63,6 +63,12 @@ def test_the_order_of_a_choice_is_kept():
     assert not any(w.group == "conv" for w in chosen(works, [], ["conv"]))
 
 
+def test_the_many_operators_run_only_when_named():
+    works = all_workloads(8)
+    assert not any(w.group == "operators" for w in chosen(works, [], []) + chosen(works, ["conv"], []))
+    assert len(chosen(works, ["operators"], [])) > 80
+
+
 def test_a_child_answers_fails_and_dies():
     child = Child([sys.executable, "-c", CHILD])
     assert child.ask(n=2) == {"twice": 4}
