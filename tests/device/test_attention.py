@@ -210,6 +210,14 @@ def test_sums_in_f16_are_harmless(halves, dtype):
                 assert worst < 1, (name, factors, worst)
 
 
+def test_sums_in_f16_on_the_diagonal_of_square_tiles(halves, monkeypatch):
+    """Scores that are masked there are not computed at all."""
+    monkeypatch.setitem(half.TILES, "forward", {32: kernels.Tile(32, 32, 4, 8, 32)})
+    check((1, 2, 100, 32), (1, 2, 100, 32), dtype=torch.float16, is_causal=True, grad=False)
+    check((1, 2, 100, 32), (1, 2, 40, 32), dtype=torch.float16, is_causal=True, grad=False)
+    check((1, 2, 40, 20), (1, 2, 100, 20), dtype=torch.bfloat16, is_causal=True, grad=False)
+
+
 def test_sums_in_f16_with_masks_and_odd_sizes(halves):
     check((2, 2, 70, 20), (2, 2, 90, 20), mask=torch.rand(70, 90) > 0.3, dtype=torch.float16)
     check(

@@ -57,7 +57,10 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     // Sums are kept times 2^shift, which follows the size of the values.
     var shift = 0.0;
     let reach = {{ "min(p.s, first + %du)" % t.rows if causal else "p.s" }};
-    for (var other = 0u; other < reach; other += {{ t.cols }}u) {
+{# On a causal diagonal of square tiles it is known which scores are masked. #}
+{% set square = causal and not mask and t.rows == t.cols %}
+{% macro high(i, n) %}{% for j in range(n - 1) %}max({% endfor %}s{{ i }}_0{% for j in range(1, n) %}, s{{ i }}_{{ j }}){% endfor %}{% endmacro %}
+{% macro visit(diagonal) %}
         let k_bound = bounds[2u * (k_bounds + other / 64u)];
 {% if wide %}
         let k_scale = unit_scale(k_bound.y);
@@ -84,7 +87,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
             let units = min({{ su }}u, (p.e4 + 1u) / 2u - e0);
             // No product of these rows exceeds p.limit (Cauchy-Schwarz): f16 holds its parts within 2^-11 of that.
             if (q_bound.x * k_bound.x <= p.limit) {
-{{ half.dots("s", "p.e4") }}
+{{ half.dots("s", "p.e4", diagonal) }}
             } else {
 {{ half.exact_dots("s") }}
             }
@@ -96,10 +99,10 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
 {% endfor %}
 {% endif %}
-{% if mask %}
+{% if mask or diagonal %}
         {
 {% else %}
-        if (first + {{ t.rows }}u > p.l || other + {{ t.cols }}u > p.s{{ " || other + %du > first" % (t.cols - 1) if causal }}) {
+        if (first + {{ t.rows }}u > p.l || other + {{ t.cols }}u > p.s{{ " || other + %du > first" % (t.cols - 1) if causal and not square }}) {
 {% endif %}
 {% for i in range(t.tm) %}
 {% for j in range(t.tn) %}
@@ -107,9 +110,8 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
 {% endfor %}
         }
-{% macro high(i) %}{% for j in range(t.tn - 1) %}max({% endfor %}s{{ i }}_0{% for j in range(1, t.tn) %}, s{{ i }}_{{ j }}){% endfor %}{% endmacro %}
 {% for i in range(t.tm) %}
-        row_values[((ty + {{ i * TY }}u) * {{ TX }}u + tx) / 4u][tx % 4u] = {{ high(i) }}{{ times }};
+        row_values[((ty + {{ i * TY }}u) * {{ TX }}u + tx) / 4u][tx % 4u] = {{ high(i, [t.tn, (i + 1) * TY // TX] | min if diagonal else t.tn) }}{{ times }};
 {% endfor %}
         workgroupBarrier();
 {% for i in range(t.tm) %}
@@ -125,7 +127,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         {
             let base = now{{ i }} - p_shift;
 {% for j in range(t.tn) %}
-            s{{ i }}_{{ j }} = exp2({{ "fma(s%d_%d, factor, -base)" % (i, j) if folded else "s%d_%d - base" % (i, j) }});
+            s{{ i }}_{{ j }} = {% if diagonal and j * TX >= (i + 1) * TY %}0.0{% else %}exp2({{ "fma(s%d_%d, factor, -base)" % (i, j) if folded else "s%d_%d - base" % (i, j) }}){% endif %};
 {% endfor %}
         }
         sum{{ i }} = sum{{ i }} * fade{{ i }} + ({% for j in range(t.tn - 1) %}({% endfor %}s{{ i }}_0{% for j in range(1, t.tn) %} + s{{ i }}_{{ j }}){% endfor %}){{ " * v_scale" if wide }};
@@ -141,9 +143,18 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endif %}
 {{ half.put_twins("v", part) }}
         workgroupBarrier();
-{{ half.mix("o", part, "fade", "") }}
+{{ half.mix("o", part, "fade", "", diagonal) }}
 {% endfor %}
+{% endmacro %}
+    for (var other = 0u; other < {{ "min(reach, first)" if square else "reach" }}; other += {{ t.cols }}u) {
+{{ visit(false) }}
     }
+{% if square %}
+    if (first < reach) {
+        let other = first;
+{{ visit(true) }}
+    }
+{% endif %}
 {% include "attention_sums.wgsl" %}
 {% for i in range(t.tm) %}
     if (first + ty + {{ i * TY }}u < p.l) {

@@ -59,8 +59,8 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
         }
 {% endfor %}
 {% endmacro %}
-{# acc{i}_{j} += products over the slice, summed in f16. #}
-{% macro dots(acc, dim4) %}
+{# acc{i}_{j} += products over the slice, summed in f16. On a causal diagonal, those that are masked are left out. #}
+{% macro dots(acc, dim4, diagonal=false) %}
 {% for i in range(t.tm) %}
 {% for j in range(t.tn) %}
                 var h{{ i }}_{{ j }} = vec2<f16>();
@@ -77,7 +77,7 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
 {% for j in range(t.tn) %}
                     let b{{ j }} = y_tile[(tx + {{ j * TX }}u) * {{ tile_row }}u + {{ column("c", "tx", su, j * TX) }}];
 {% for e in range(4) %}
-{% for i in range(t.tm) %}
+{% for i in range(t.tm) if not diagonal or j * TX < (i + 1) * TY %}
                     h{{ i }}_{{ j }} = fma({{ pair("a%d" % i, e) }}, {{ pair("b%d" % j, e) }}, h{{ i }}_{{ j }});
 {% endfor %}
 {% endfor %}
@@ -114,7 +114,7 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
 {% endfor %}
 {% endmacro %}
 {# acc{i}_{c}, times `fade` first, += weights times one slice of the rows walked over, times `factor`. #}
-{% macro mix(acc, part, fade, factor) %}
+{% macro mix(acc, part, fade, factor, diagonal=false) %}
         {
 {% for i in range(t.tm) %}
 {% for u in range(per * 4) %}
@@ -134,7 +134,7 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
                 {
                     let v = y_tile[(c + {{ j * TX }}u) * {{ twin_row }}u + tx + {{ u * TX }}u];
 {% for e in range(4) %}
-{% for i in range(t.tm) %}
+{% for i in range(t.tm) if not diagonal or 2 * j * TX < (i + 1) * TY %}
                     a{{ i }}_{{ 4 * u + e }} = fma({{ pair("w%d" % i, j) }}, {{ pair("v", e) }}, a{{ i }}_{{ 4 * u + e }});
 {% endfor %}
 {% endfor %}
