@@ -16,7 +16,7 @@ from .render import render
 
 # Software adapters stop an invocation after 65,535 loop trips in all: callers split what would pass this.
 TRIPS = 50_000
-LONGEST = 32  # rows of a matrix whose eigenvalues one kernel finds; the CPU is faster with larger ones
+LONGEST = 64  # rows of a matrix whose eigenvalues a workgroup finds
 BLOCK = 64  # columns that one kernel factors; larger matrices go block by block, with matrix products between
 
 

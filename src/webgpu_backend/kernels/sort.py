@@ -47,7 +47,7 @@ def block_for(length: int, key_words: int, caps: Caps) -> int:
 
 def team_for(length: int, caps: Caps) -> int:
     """Threads that sort a row as std::sort does: none has more than 32 elements."""
-    each, most = (32, 256) if caps.kind == "cpu" else (8, 512)
+    each, most = (32, 256) if caps.kind == "cpu" else (1, 512)
     team = 8
     while team * each < length and team < most:
         team *= 2

@@ -11,7 +11,16 @@ from .copy import device_copy
 from .linalg import aten, columns_first, copied, eye, flat, like, run, shaped, zeros
 from .table import custom
 
+_ALONE = 32  # rows of a matrix without many others
+_MANY = 8
 _STEPS = 60  # for each row; LAPACK gives up after as many
+
+
+def _small(x: torch.Tensor) -> bool:
+    """The CPU is faster with larger matrices, but for a batch of them on a GPU."""
+    n = x.shape[-1]
+    many = caps().kind == "gpu" and x.numel() >= _MANY * n * n
+    return n <= (LONGEST if many else _ALONE)
 
 
 def _schur(x: torch.Tensor, z: torch.Tensor) -> None:
@@ -21,7 +30,7 @@ def _schur(x: torch.Tensor, z: torch.Tensor) -> None:
     work = min(n, 16)  # a team's threads meet so often that few are best
     run("hessenberg", x.dtype, (x, z), (state,), work, n=n)
     trips = n * (8 + 6 * -(-n // team_size(work, caps())))
-    rounds = TRIPS // trips if caps().kind == "cpu" else _STEPS * max(n, 10)
+    rounds = TRIPS // trips
     for done in range(0, _STEPS * max(n, 10), rounds):
         run("schur", x.dtype, (x, z), (state,), work, n=n, rounds=rounds, fresh=not done)
         live = state.reshape(batch, 4)[:, 0]
@@ -40,7 +49,7 @@ def linalg_eig(self):
     values, vectors = like(values), T.empty(vectors.shape, vectors.dtype, columns_first(vectors.shape))
     if not self.numel():
         return values, vectors
-    if self.dtype not in (torch.float32, torch.complex64) or self.shape[-1] > LONGEST:
+    if self.dtype not in (torch.float32, torch.complex64) or not _small(self):
         raise Unsupported("webgpu: eigenvalues of this dtype, or of so large a matrix")
     if not self.isfinite().all():
         raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
