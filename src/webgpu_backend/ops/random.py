@@ -11,11 +11,13 @@ import torch
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import random as kernels
+from ..kernels.reduce import Spec
 from ..launch import caps, launch, launch_ranges
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
 from .copy import dense, device_copy
 from .indexing import remember
+from .reduction import Reduction
 from .table import binary, custom
 
 _MASK = (1 << 64) - 1
@@ -339,14 +341,27 @@ def multinomial(self, num_samples, replacement=False, *, generator=None):
     return torch.searchsorted(sums, at, right=True)
 
 
+_PROPER = Reduction(
+    Spec(
+        "proper_weights",
+        "total1 = total + a\nfit1 = fit and a >= 0 and not isinf(a)",
+        "total1 = total + o_total\nfit1 = fit and o_fit",
+        (0, 1),
+        (("total", "T"), ("fit", "bool")),
+        "fit and total > 0",
+        (("out", "bool"),),
+    )
+)
+
+
 def _check_weights(self: torch.Tensor, several: bool) -> None:
     if not self.numel():
         return
-    low, high = torch.aminmax(self)
-    sums = self.sum(-1)
-    finite, positive = (high < math.inf) & (low >= 0), (sums > 0).all()
-    if finite.logical_and(positive).item():
+    proper = _PROPER((self,), (self.dim() - 1,), False, self.dtype, (torch.bool,))[0]
+    if (proper.all() if proper.dim() else proper).item():
         return
+    low, high = torch.aminmax(self)
+    finite, positive = (high < math.inf) & (low >= 0), (self.sum(-1) > 0).all()
     if several:
         if not (low >= 0).item():
             raise RuntimeError("invalid multinomial distribution (encountering probability entry < 0)")
