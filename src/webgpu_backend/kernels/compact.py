@@ -1,4 +1,4 @@
-"""Positions of the nonzero elements: count per chunk, exclusive sums of the counts, then each chunk writes its own."""
+"""Positions of the nonzero elements: count per chunk, sums of the counts, then each chunk writes its own."""
 
 from functools import cache
 from struct import pack
@@ -41,32 +41,6 @@ def count(dtype: DType, n: int, offset: int, caps: Caps) -> Plan:
 
 
 @cache
-def _total(caps: Caps) -> Program:
-    return _kernel("prefix_total", "compact.wgsl", "rw", 1, caps, step="total")
-
-
-def total(n: int, caps: Caps) -> Plan:
-    """Binds n values and their sums by chunk."""
-    return _run(_total(caps), (n,), chunks(n, caps), caps)
-
-
-@cache
-def _spread(caps: Caps, rooted: bool) -> Program:
-    return _kernel(
-        f"prefix_spread{'_root' if rooted else ''}", "compact.wgsl", "w" if rooted else "wr", 1, caps,
-        step="spread", rooted=rooted,
-    )  # fmt: skip
-
-
-def spread(n: int, rooted: bool, caps: Caps) -> Plan:
-    """Values become exclusive sums, starting each chunk from its own base; the root's total follows its values.
-
-    Binds the values and, unless this is the root, the bases.
-    """
-    return _run(_spread(caps, rooted), (n,), chunks(n, caps), caps)
-
-
-@cache
 def _write(dtype: DType, rank: int, caps: Caps) -> Program:
     test = convert(elements.read(dtype, "b_a", "i", caps), carrier(dtype, caps), "bool")
     kind = elements.array_type(dtype, "e", caps)
@@ -77,7 +51,7 @@ def _write(dtype: DType, rank: int, caps: Caps) -> Program:
 
 
 def write(dtype: DType, sizes, offset: int, room: int, caps: Caps) -> Plan:
-    """Binds a, the exclusive counts and the (room, rank) int64 output; positions past `room` are dropped."""
+    """Binds a, the sums of the counts and the (room, rank) int64 output; positions past `room` are dropped."""
     n = 1
     for s in sizes:
         n *= s
@@ -100,5 +74,5 @@ def _fill(item: int, caps: Caps) -> Program:
 
 
 def fill(item: int, n: int, offset: int, room: int, value_offset: int, out_offset: int, site: int, caps: Caps) -> Plan:
-    """Binds a bool mask, the exclusive counts, the values (`room` of them), the output and the faults."""
+    """Binds a bool mask, the sums of its counts, the values (`room` of them), the output and the faults."""
     return _run(_fill(item, caps), (n, offset, room, value_offset, out_offset, site), chunks(n, caps), caps)

@@ -16,25 +16,13 @@ _fill = Elementwise(Pointwise("masked_fill", _SPEC, "none"))
 
 
 def _sums(self: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(where each chunk's nonzero elements start, a tensor whose first element is how many there are)."""
+    """(how many nonzero elements there are up to the end of each chunk, the last of these)."""
     c, n = caps(), self.numel()
-    dtype = T.dtype_of(self)
-    levels = [T.empty((compact.chunks(n, c) + 1,), torch.int32)]
-    plan = compact.count(dtype, n, self.storage_offset(), c)
-    launch(plan.program, (self, levels[0]), plan.params, plan.grid)
-    sizes = [compact.chunks(n, c)]
-    while sizes[-1] > compact.CHUNK[c.kind]:
-        levels.append(T.empty((compact.chunks(sizes[-1], c) + 1,), torch.int32))
-        plan = compact.total(sizes[-1], c)
-        launch(plan.program, (levels[-2], levels[-1]), plan.params, plan.grid)
-        sizes.append(compact.chunks(sizes[-1], c))
-    root = levels[-1]
-    plan = compact.spread(sizes[-1], True, c)
-    launch(plan.program, (root,), plan.params, plan.grid)
-    for k in range(len(levels) - 2, -1, -1):
-        plan = compact.spread(sizes[k], False, c)
-        launch(plan.program, (levels[k], levels[k + 1]), plan.params, plan.grid)
-    return levels[0], root[sizes[-1] :]
+    counts = T.empty((compact.chunks(n, c),), torch.int32)
+    plan = compact.count(T.dtype_of(self), n, self.storage_offset(), c)
+    launch(plan.program, (self, counts), plan.params, plan.grid)
+    sums = torch.cumsum(counts, 0, dtype=torch.int32)
+    return sums, sums[-1:]
 
 
 def _positions(self: torch.Tensor, sums: torch.Tensor, room: int, sizes) -> torch.Tensor:
@@ -52,7 +40,7 @@ def nonzero(self):
         return T.empty((0, rank), torch.int64)
     self = self.contiguous()
     sums, total = _sums(self)
-    found = total[0].item()
+    found = total.item()
     if not rank:
         return T.empty((found, 0), torch.int64)
     return _positions(self, sums, found, tuple(self.shape))

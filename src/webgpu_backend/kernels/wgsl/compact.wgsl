@@ -5,20 +5,6 @@ struct P {
 }
 @group(0) @binding(0) var<storage, read> b_a: {{ a }};
 @group(0) @binding(1) var<storage, read_write> b_out: array<u32>;
-{% elif step == "total" %}
-struct P {
-    n: u32,
-}
-@group(0) @binding(0) var<storage, read> b_a: array<u32>;
-@group(0) @binding(1) var<storage, read_write> b_out: array<u32>;
-{% elif step == "spread" %}
-struct P {
-    n: u32,
-}
-@group(0) @binding(0) var<storage, read_write> b_a: array<u32>;
-{% if not rooted %}
-@group(0) @binding(1) var<storage, read> b_base: array<u32>;
-{% endif %}
 {% elif step == "write" %}
 struct P {
     n: u32,
@@ -29,7 +15,7 @@ struct P {
 {% endfor %}
 }
 @group(0) @binding(0) var<storage, read> b_a: {{ a }};
-@group(0) @binding(1) var<storage, read> b_base: array<u32>;
+@group(0) @binding(1) var<storage, read> b_sums: array<u32>;
 @group(0) @binding(2) var<storage, read_write> b_out: array<vec2<u32>>;
 {% else %}
 struct P {
@@ -41,7 +27,7 @@ struct P {
     site: u32,
 }
 @group(0) @binding(0) var<storage, read> b_a: array<u32>;
-@group(0) @binding(1) var<storage, read> b_base: array<u32>;
+@group(0) @binding(1) var<storage, read> b_sums: array<u32>;
 @group(0) @binding(2) var<storage, read> b_value: {{ value }};
 @group(0) @binding(3) var<storage, read_write> b_out: {{ out }};
 @group(0) @binding(4) var<storage, read_write> faults: array<atomic<u32>>;
@@ -64,24 +50,8 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
         found += select(0u, 1u, {{ test }});
     }
     b_out[thread] = found;
-{% elif step == "total" %}
-    var sum = 0u;
-    for (var e = start; e < end; e++) {
-        sum += b_a[e];
-    }
-    b_out[thread] = sum;
-{% elif step == "spread" %}
-    var sum = {{ "0u" if rooted else "b_base[thread]" }};
-    for (var e = start; e < end; e++) {
-        let own = b_a[e];
-        b_a[e] = sum;
-        sum += own;
-    }
-{% if rooted %}
-    b_a[end] = sum;
-{% endif %}
 {% elif step == "write" %}
-    var place = b_base[thread];
+    var place = select(0u, b_sums[max(thread, 1u) - 1u], thread > 0u);
     for (var e = start; e < end; e++) {
         let i = e + p.a_o;
         if ({{ test }}) {
@@ -97,7 +67,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
         }
     }
 {% else %}
-    var next = b_base[thread];
+    var next = select(0u, b_sums[max(thread, 1u) - 1u], thread > 0u);
     for (var i = start; i < end; i++) {
         let m = i + p.a_o;
         if (extractBits(b_a[m / 4u], (m % 4u) * 8u, 8u) != 0u) {
