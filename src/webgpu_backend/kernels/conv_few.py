@@ -20,7 +20,7 @@ from .tiles import tuning
 
 MOST = 8  # outputs of a group
 THREADS = 64
-CHANNELS = {2: 16, 4: 8}  # by the most taps, how many are taken together, so that barriers are worth their time
+CHANNELS = (16, 8, 4)  # whose taps are taken together: many are worth the barriers, of many taps they leave the cache
 UNROLL = 4  # channels read together
 STAGE = 16  # taps whose weights lie in workgroup memory
 GRAD_TAPS = 8  # of a window's row whose gradients a workgroup sums, nine of several rows
@@ -115,8 +115,10 @@ def pixels(q: Few, n: int, caps: Caps) -> int:
     return most
 
 
-def channels(taps: int) -> int:
-    return next((some for most, some in CHANNELS.items() if taps <= most), UNROLL)
+def together(taps: int, count: int) -> int:
+    """How many of `count` channels are taken together."""
+    some = CHANNELS if taps <= 2 else CHANNELS[1:]
+    return next((c for c in some if count % c == 0), None) or next((c for c in some if c <= count), CHANNELS[-1])
 
 
 def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps) -> Plan:
@@ -128,7 +130,7 @@ def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps) -> Plan:
     groups = q.groups * q.blocks * tiles
     count = q.batch * q.groups * q.rows * numel(q.out)
     splits = max(1, min(2 * tuning().units // groups, q.channels * numel(taps) // SPLIT, q.channels, 64))
-    some = channels(numel(taps))
+    some = together(numel(taps), q.channels)
     chunk = -(-q.channels // (splits * some)) * some
     splits = -(-q.channels // chunk)
     if q.moved:
