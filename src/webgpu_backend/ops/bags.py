@@ -79,10 +79,9 @@ def _bag_of(offsets: torch.Tensor, count: int, bags: int) -> torch.Tensor:
     """For every index, the bag it is in."""
     if not count or not bags:
         return T.empty((0,), offsets.dtype)
-    marks = fill(T.empty((count + 1,), torch.int64), 0)
-    ones = fill(T.empty((1,), torch.int64), 1).expand(bags)
-    rows_into(marks, 0, offsets[:bags], ones, "sum", "embedding_bag")
-    return (marks[:count].cumsum(0) - 1).to(offsets.dtype)
+    places = torch.arange(count, dtype=offsets.dtype, device=T.DEVICE)
+    narrow = offsets.dtype is torch.int32
+    return torch.searchsorted(offsets[:bags], places, right=True, out_int32=narrow) - 1  # the last of equal starts
 
 
 @custom("_embedding_bag_dense_backward")
