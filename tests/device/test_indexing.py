@@ -210,3 +210,25 @@ def test_wrong_arguments_raise_as_on_the_cpu(function):
         function(x, i)
     with pytest.raises(type(expected.value)):
         function(x.to(DEVICE), i.to(DEVICE))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64, torch.float16, torch.int8])
+@pytest.mark.parametrize("n", [1, 255, 1024, 1025, 2047, 5001])
+def test_every_element_of_several_workgroups(n, dtype):
+    source = torch.arange(-50, 50).to(dtype)
+    index = torch.randint(0, 100, (n,), generator=torch.Generator().manual_seed(n))
+    assert torch.equal(source.to("webgpu").gather(0, index.to("webgpu")).cpu(), source.gather(0, index))
+    wide = source.view(10, 10)
+    index = index % 10
+    expected = wide.gather(1, index.expand(10, n)[:, : min(n, 10)])
+    assert torch.equal(wide.to("webgpu").gather(1, index.to("webgpu").expand(10, n)[:, : min(n, 10)]).cpu(), expected)
+
+
+@pytest.mark.parametrize("place", [0, 1, 1030, 2999])
+def test_one_bad_index_among_many_is_named(place):
+    index = torch.arange(3000) % 7
+    index[place] = 7 + place
+    out = torch.zeros(7, device="webgpu").gather(0, index.to("webgpu"))
+    with pytest.raises(IndexError, match=f"index {7 + place} is out of bounds for dimension 0 with size 7"):
+        out.cpu()
+    assert torch.equal(torch.ones(7, device="webgpu").gather(0, (index % 7).to("webgpu")).cpu(), torch.ones(3000))

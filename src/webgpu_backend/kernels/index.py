@@ -69,7 +69,7 @@ def index_lines(rank: int, sizes: tuple[int, ...]) -> list[str]:
     for k, size in enumerate(sizes):
         lines.append(f"let w{k} = b_i{k}[{dot(f'i{k}', rank)}];")
         low, high = (f"w{k}.x", f"w{k}.y") if size == 8 else (f"w{k}", f"select(0u, 0xffffffffu, w{k} > 0x7fffffffu)")
-        lines.append(f"at += checked({low}, {high}, p.i{k}_limit, p.i{k}_site) * p.i{k}_step;")
+        lines.append(f"at += placed({low}, {high}, p.i{k}_limit, p.i{k}_site) * p.i{k}_step;")
     return lines
 
 
@@ -108,12 +108,16 @@ def _program(item: int, rank: int, sizes: tuple[int, ...], vector: bool, windowe
     fields += [f"src_s{d}: u32" for d in range(rank)] + index_fields(rank, len(sizes))
     address = [*coordinates(rank), f"var at = {dot('src', rank)};", *index_lines(rank, sizes), "return at;"]
     mode = "v" if vector else "e"
-    out = "v" if vector or not windowed else elements.element_mode(dtype, bare, written=True)
+    # A GPU's threads take neighbours, a workgroup's width apart four times, where no two of them share a word.
+    spread = caps.kind == "gpu" and item >= 4 and not vector and not windowed
+    out = "v" if vector or not (windowed or spread) else elements.element_mode(dtype, bare, written=True)
     bindings = [("b_src", "read", elements.array_type(dtype, mode, bare)), *index_bindings(sizes)]
     bindings.append(("b_out", "read_write", elements.array_type(dtype, out, bare)))
     if windowed:
         fields += ["window: u32", "window_end: u32"]
         main = _windowed(dtype, vector, bare)
+    elif spread:
+        main = _spread(dtype, WORKGROUP[caps.kind], bare)
     elif vector:
         lines, lanes = elements.read4(dtype, "b_src", "at / 4u", "v", bare)
         main = ["let at = address(g * 4u);", *lines, *elements.write4(dtype, "b_out", "g", lanes, bare)]
@@ -130,6 +134,7 @@ def _program(item: int, rank: int, sizes: tuple[int, ...], vector: bool, windowe
         fields=fields,
         bindings=bindings,
         guarded=True,
+        spread=spread,
         private=[],
         address=address,
         main=main,
@@ -139,6 +144,17 @@ def _program(item: int, rank: int, sizes: tuple[int, ...], vector: bool, windowe
     access = "r" * (1 + len(sizes)) + "ww"
     tag = "".join("li"[s == 4] for s in sizes)
     return Program(f"index_{item}{mode}{rank}{tag}{'_window' if windowed else ''}", text, access, 4 * len(fields))
+
+
+def _spread(dtype, workgroup: int, caps: Caps) -> list[str]:
+    main = [f"let first = thread / {workgroup}u * {4 * workgroup}u + thread % {workgroup}u;"]
+    for lane in range(4):
+        main.append(f"let e{lane} = first + {lane * workgroup}u;")
+        main.append(f"let at{lane} = address(min(e{lane}, p.n - 1u));")
+        main.append(f"let v{lane} = {elements.read(dtype, 'b_src', f'at{lane}', caps)};")
+    for lane in range(4):
+        main.append(f"if (e{lane} < p.n) {{ {elements.write(dtype, 'b_out', f'e{lane}', f'v{lane}', caps)} }}")
+    return main
 
 
 def _windowed(dtype, vector: bool, caps: Caps) -> list[str]:

@@ -118,6 +118,7 @@ def _program(item: int, rules: str, keep: str, vector: bool, caps: Caps) -> Prog
             ("b_out", "read_write", elements.array_type(dtype, "v", bare)),
         ],
         guarded=False,
+        spread=False,
         # distance: columns to the right of the diagonal.
         private=["var<private> inside: bool = true;", "var<private> distance: i32 = 0;"],
         address=lines,

@@ -84,25 +84,30 @@ def _program(
     fields += ["val_o: u32", *(f"val_s{d}: u32" for d in range(rank))] if tensor else []
     fields += ["window: u32", "window_end: u32"] if windowed else []
     fields += [] if tensor else raw.fields("value", dtype.size)
-    main = [*coordinates(rank), f"var at = {dot('dst', rank)};", "bad = false;", *index_lines(rank, sizes)]
-    if windowed:
-        main += ["bad = bad || at < p.window || at >= p.window_end;", "at -= p.window;"]
+    main = coordinates(rank)
     bindings = []
     combine = None
-    if tensor:
+    lanes = ["v"] * 4
+    # The value is read before the indices are looked at: both are on their way at the same time.
+    if not tensor:
+        main.append(f"let v = {raw.text('value', dtype.size)};")
+    else:
         bindings.append(("b_val", "read", elements.array_type(dtype, "v" if vector else "e", bare)))
         main.append(f"let vi = {dot('val', rank)};")
+        if vector:
+            lines, lanes = elements.read4(dtype, "b_val", "vi / 4u", "v", bare)
+            main += lines
+        else:
+            main.append(f"let v = {elements.read(dtype, 'b_val', 'vi', bare)};")
+    main += [f"var at = {dot('dst', rank)};", "bad = false;", *index_lines(rank, sizes)]
+    if windowed:
+        main += ["bad = bad || at < p.window || at >= p.window_end;", "at -= p.window;"]
     bindings += index_bindings(sizes)
     if vector:
-        lines, lanes = elements.read4(dtype, "b_val", "vi / 4u", "v", bare) if tensor else ([], ["v"] * 4)
-        if not tensor:
-            lines = [f"let v = {raw.text('value', dtype.size)};"]
         kind = elements.array_type(dtype, "v", bare)
-        store = lines + elements.write4(dtype, "b_dst", "at / 4u", lanes, bare)
+        store = elements.write4(dtype, "b_dst", "at / 4u", lanes, bare)
     else:
-        value = elements.read(dtype, "b_val", "vi", bare) if tensor else raw.text("value", dtype.size)
         store, kind, combine = _store(dtype, how, bare)
-        store = [f"let v = {value};", *store]
     bindings.append(("b_dst", "read_write", kind))
     text = render(
         "scatter.wgsl",

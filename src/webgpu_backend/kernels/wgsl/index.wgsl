@@ -27,11 +27,16 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     let thread = gid.x + gid.y * nwg.x * {{ workgroup }}u;
     for (var u = 0u; u < {{ groups }}u; u++) {
         let g = thread * {{ groups }}u + u;
+{% if not spread %}
         if (g >= (p.n + 3u) / 4u) {
             return;
         }
+{% endif %}
 {% for line in main %}
         {{ line }}
 {% endfor %}
+{% if guarded %}
+        report();
+{% endif %}
     }
 }

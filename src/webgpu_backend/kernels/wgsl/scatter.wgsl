@@ -24,6 +24,7 @@ fn put(element: u32) {
     {{ line }}
 {% endfor %}
     if (bad) {
+        report();
         return;
     }
 {% for line in store %}
