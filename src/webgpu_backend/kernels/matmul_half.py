@@ -1,6 +1,6 @@
-"""Products of float16 and bfloat16 with packed half arithmetic, twice the rate of f32, and what keeps it harmless.
+"""Products of float16 and bfloat16 with packed half arithmetic, faster than f32, and what keeps it harmless.
 
-A prior pass lays each operand out in f16, two neighbours of k together, every row times a power of two that brings its
+A prior pass lays both operands out in f16, two neighbours of k together, every row times a power of two that brings its
 largest element into [16, 32). A sum of 32 products then cannot overflow, and what is lost are elements 2^28 times less
 than their row's largest. Sums over CHUNK of k, even and odd k apart, go to f32; the powers are undone at the end.
 """
@@ -30,11 +30,11 @@ from .product import (
 from .render import render
 from .tiles import Tile
 
-CHUNK = 64  # of k, of which two sums of 32 products are kept in f16
+CHUNK = 64  # of k, of which two sums of 32 products are kept in f16; panels are padded to whole ones
+TOP = 4  # the largest of a row comes to lie in [2^TOP, 2^(TOP + 1)): CHUNK / 2 products cannot overflow
 LEAST = 64  # rows and columns below which the other kernels serve
 DEPTH = 128
-PACK_ROWS = 32
-STEP = 64  # panels are padded to whole steps of k
+PACK_ROWS = 16
 
 
 def serves(q: Product, caps: Caps) -> bool:
@@ -46,14 +46,14 @@ def serves(q: Product, caps: Caps) -> bool:
 def plan(q: Product, limit: float, caps: Caps) -> Plan | None:
     """A plan that should take less than `limit` microseconds, if there is one."""
     table = tiles.tuning()
-    rows = [t for t in table.halves if tiles.fits(t, caps, half=True)]
+    rows = [t for t in table.halves if tiles.fits(t, caps, half=True) and CHUNK % (2 * t.bk) == 0]
     batch = q.outer * q.inner
     if not rows:
         return None
     time, tile, _ = tiles.choose(rows, q.m, q.n, q.k, batch, most=1)
-    depth = -(-q.k // STEP) * STEP
+    depth = -(-q.k // CHUNK) * CHUNK
     panels = [_panel(q.a, q.m, tile.bm, depth, q), _panel(q.b, q.n, tile.bn, depth, q)]
-    time += 2 * table.launch + 6 * sum(size for size, *_ in panels) / table.bandwidth
+    time += table.launch + 6 * sum(size for size, *_ in panels) / table.bandwidth
     if time >= limit or max(size for size, *_ in panels) * 2 > caps.max_binding:
         return None
     tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
@@ -69,12 +69,8 @@ def plan(q: Product, limit: float, caps: Caps) -> Plan | None:
         words += words_of(q.c)
     params = pack(f"<{len(words)}I", *words) + scalar_bytes(q, epilogue, "f32")
     bindings = ("pa", "pb", *(("c",) if q.c is not None else ()), "out")
-    steps = [
-        _pack("a", q.a, q.m, depth, panels[0], q, caps),
-        _pack("b", q.b, q.n, depth, panels[1], q, caps),
-        Step(program, bindings, params, spread(total, caps)),
-    ]
-    return Plan(tuple(steps), {"pa": (panels[0][0], FLOAT16), "pb": (panels[1][0], FLOAT16)})
+    steps = (_pack(q, depth, tile, panels, caps), Step(program, bindings, params, spread(total, caps)))
+    return Plan(steps, {"pa": (panels[0][0], FLOAT16), "pb": (panels[1][0], FLOAT16)})
 
 
 def _panel(x: Matrix, rows: int, tile: int, depth: int, q: Product) -> tuple[int, int, int, int, int]:
@@ -86,30 +82,33 @@ def _panel(x: Matrix, rows: int, tile: int, depth: int, q: Product) -> tuple[int
     return outer * inner * one, outer * inner, wide, one * inner if x.outer else 0, one if x.inner else 0
 
 
-def _pack(name: str, x: Matrix, rows: int, depth: int, panel, q: Product, caps: Caps) -> Step:
-    _, copies, wide, _, _ = panel
-    order = class_of(x, rows, q.k)
-    groups = -(-wide // PACK_ROWS)
-    words = [rows, q.k, depth, wide // 4, q.inner if x.inner else 1, groups, groups * copies]
-    words += words_of(x, order)
-    program = _pack_program(x.dtype, order, caps)
-    return Step(program, (name, f"p{name}"), pack(f"<{len(words)}I", *words), spread(groups * copies, caps))
+def _pack(q: Product, depth: int, tile: Tile, panels, caps: Caps) -> Step:
+    """Both operands in one dispatch: neither would fill the adapter for long."""
+    words, orders, total = [q.k, depth], "", 0
+    for x, rows, height, (_, copies, wide, *_) in ((q.a, q.m, tile.bm, panels[0]), (q.b, q.n, tile.bn, panels[1])):
+        order = class_of(x, rows, q.k)
+        groups = wide // PACK_ROWS
+        words += [rows, wide // 4, height, q.inner if x.inner else 1, groups, groups * copies, *words_of(x, order)]
+        orders += order
+        total += groups * copies
+    program = _pack_program(q.a.dtype, orders, caps)
+    return Step(program, ("a", "b", "pa", "pb"), pack(f"<{len(words)}I", *words), spread(total, caps))
 
 
 @cache
-def _pack_program(dtype: DType, order: str, caps: Caps) -> Program:
-    fields = [f"{f}: u32" for f in ("rows", "k", "depth", "wide", "inner", "tiles", "total")]
-    fields += [f"x_{s}: u32" for s in ("o", "r", "k", "b", "i")]
+def _pack_program(dtype: DType, orders: str, caps: Caps) -> Program:
+    own = ("rows", "wide", "panel", "inner", "tiles", "total", "o", "r", "k", "b", "i")
+    fields = ["k: u32", "depth: u32", *(f"{x}_{f}: u32" for x in "ab" for f in own)]
     wgsl = render(
-        "matmul_pack.wgsl", caps, fields=fields, order=order, signature="", function="",
+        "matmul_pack.wgsl", caps, fields=fields, orders=orders, signature="", function="", top=TOP,
         widen=widen((dtype,), caps),
         bindings=[
-            ("a", "read", array_of(dtype, order, caps)),
-            ("out", "read_write", "array<vec4<f16>>"),
+            *((x, "read", array_of(dtype, order, caps)) for x, order in zip("ab", orders)),
+            *((f"p{x}", "read_write", "array<vec4<f16>>") for x in "ab"),
         ],
-        read=lambda at: elements.read(dtype, "a", at, caps), read4=lambda at: read4(dtype, "a", at, caps),
+        read=lambda x, at: elements.read(dtype, x, at, caps), read4=lambda x, at: read4(dtype, x, at, caps),
     )  # fmt: skip
-    return Program(f"matmul_pack_{dtype.short}{order}", wgsl, "rw", 4 * len(fields))
+    return Program(f"matmul_pack_{dtype.short}{orders}", wgsl, "rrww", 4 * len(fields))
 
 
 @cache
@@ -126,7 +125,7 @@ def _program(out_dtype, c_dtype, store, epilogue, act, tile: Tile, caps: Caps) -
     wgsl = render(
         "matmul_half.wgsl", caps,
         fields=fields, bindings=bindings, function=function, signature=signature, widen=(),
-        epilogue=epilogue, act=act, store=store, t=tile, chunk=min(CHUNK, tile.bk), type="f32",
+        epilogue=epilogue, act=act, store=store, t=tile, chunk=CHUNK, type="f32",
         write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),
         write4=lambda at, lanes: " ".join(elements.write4(out_dtype, "out", at, lanes, caps)),
     )  # fmt: skip

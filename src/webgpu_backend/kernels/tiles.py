@@ -48,7 +48,7 @@ GPU = Tuning(
         Tile(32, 32, 16, 4, 4, slices=4, rate=23.7, alone=1.6),
         Tile(16, 16, 16, 4, 4, slices=16, rate=9.2, alone=1.85),
     ),
-    (Tile(128, 64, 64, 8, 8, 0, rate=58.0, alone=1.5), Tile(64, 64, 64, 8, 4, 0, rate=54.0, alone=1.5)),
+    (Tile(64, 64, 32, 8, 4, 2, rate=68.0, alone=1.5),),
     10.0,
     3e6,
 )
@@ -94,6 +94,8 @@ def fits(tile: Tile, caps: Caps, half: bool = False) -> bool:
     across = min(nty * ntx, 32) // tile.warp
     stored = max(tile.buffers, 1) * tile.slices * tile.bk * (tile.bm + tile.bn) * (2 if half else 4)
     whole = nty % tile.warp == 0 and across and ntx % across == 0
+    if half:  # threads move two vectors of four at a time
+        whole = whole and tile.buffers == 2 and all(x * tile.bk % (8 * nty * ntx) == 0 for x in (tile.bm, tile.bn))
     return bool(whole) and nty * ntx * tile.slices <= caps.workgroup_size and stored <= caps.workgroup_bytes
 
 

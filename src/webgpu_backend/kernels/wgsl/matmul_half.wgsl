@@ -1,16 +1,17 @@
 {% include "matmul_head.wgsl" %}
 {% include "matmul_store.wgsl" %}
-{# Products of packed halves. Both operands lie as [k / 2][rows][2] in f16, scaled row by row so that no sum of `chunk`
-   products leaves its range: two sums, over even and over odd k, which go to f32. Padded to whole tiles: nothing is
-   checked but the store. #}
+{# Products of packed halves. Both operands lie in panels as [k / 2][rows][2] in f16, scaled row by row so that no sum of
+   `chunk` products leaves its range: two sums, over even and over odd k, which go to f32. Padded to whole tiles: nothing is
+   checked but the store. While a tile is used the next one is read, and stored in the other's place: one barrier a tile. #}
 {% set xyzw, halves = "xyzw", ("xy", "zw") %}
 {% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
 {% set threads = nty * ntx %}
-{% set a4, b4 = t.bm // 4, t.bn // 4 %}
-{% set a_loads = t.bm * t.bk // 4 // threads %}
-{% set b_loads = t.bn * t.bk // 4 // threads %}
-var<workgroup> a_tile: array<vec4<f16>, {{ t.bk * a4 }}>;
-var<workgroup> b_tile: array<vec4<f16>, {{ t.bk * b4 }}>;
+{% set sizes = (("a", t.bm * t.bk // 4), ("b", t.bn * t.bk // 4)) %}
+{% for x, size in sizes %}
+{% for r in range(2) %}
+var<workgroup> {{ x }}_tile{{ r }}: array<vec4<f16>, {{ size }}>;
+{% endfor %}
+{% endfor %}
 
 // x * 2^-e, where 2^-e may pass what one f32 holds.
 fn unscale(x: f32, e: f32) -> f32 {
@@ -18,22 +19,6 @@ fn unscale(x: f32, e: f32) -> f32 {
     let part = all / 2;
     return x * bitcast<f32>(u32(part + 127) << 23u) * bitcast<f32>(u32(all - part + 127) << 23u);
 }
-{% macro place(x, loads, wide4, origin) %}
-{% for l in range(loads) %}
-    let {{ x }}at{{ l }} = lid + {{ l * threads }}u;
-    let {{ x }}from{{ l }} = {{ x }}start + {{ origin }} / 2u + {{ x }}at{{ l }} % {{ 2 * wide4 }}u + {{ x }}at{{ l }} / {{ 2 * wide4 }}u * 2u * p.{{ x }}_w;
-{% endfor %}
-{% endmacro %}
-{% macro load(x, loads, let) %}
-{% for l in range(loads) %}
-        {{ let }} {{ x }}reg{{ l }} = {{ x }}_in[{{ x }}from{{ l }} + k0 * p.{{ x }}_w];
-{% endfor %}
-{% endmacro %}
-{% macro keep(x, loads) %}
-{% for l in range(loads) %}
-        {{ x }}_tile[{{ x }}at{{ l }}] = {{ x }}reg{{ l }};
-{% endfor %}
-{% endmacro %}
 
 @compute @workgroup_size({{ threads }})
 fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
@@ -41,6 +26,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     if (group >= p.total) {
         return;
     }
+{% set crossed = true %}
 {% include "matmul_place.wgsl" %}
     let ob = z / p.inner;
     let ib = z % p.inner;
@@ -51,54 +37,67 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     var c{{ i }}_{{ j }} = 0.0;
 {% endfor %}
 {% endfor %}
-{{ place("a", a_loads, a4, "m0") }}
-{{ place("b", b_loads, b4, "n0") }}
-    var k0 = 0u;
-{% if t.buffers %}
-{{ load("a", a_loads, "var") }}
-{{ load("b", b_loads, "var") }}
-{% endif %}
-    while (k0 < p.k) {
-{% if not t.buffers %}
-{{ load("a", a_loads, "let") }}
-{{ load("b", b_loads, "let") }}
-{% endif %}
-{{ keep("a", a_loads) }}
-{{ keep("b", b_loads) }}
-        workgroupBarrier();
-        k0 += {{ t.bk }}u;
-{% if t.buffers %}
-        if (k0 < p.k) {
-{{ load("a", a_loads, "") }}
-{{ load("b", b_loads, "") }}
-        }
-{% endif %}
-{% for k1 in range(0, t.bk, chunk) %}
+    let two = lid * 2u;
+    let afirst = astart + m0 / 4u * p.k + two;
+    let bfirst = bstart + n0 / 4u * p.k + two;
+{% for x, size in sizes %}
+{% for l in range(size // threads) %}
+{% set at = "%du" % (l // 2 * 2 * threads + l % 2) %}
+    {{ x }}_tile0[two + {{ at }}] = {{ x }}_in[{{ x }}first + {{ at }}];
+{% endfor %}
+{% endfor %}
+    workgroupBarrier();
+    for (var k0 = 0u; k0 < p.k; k0 += {{ chunk }}u) {
+{% for i in range(t.tm) %}
+{% for j in range(t.tn) %}
+        var h{{ i }}_{{ j }} = vec2<f16>();
+{% endfor %}
+{% endfor %}
+{% set written = [chunk // t.bk, 4] | min %}
+{% if chunk > written * t.bk %}
+        for (var k1 = k0; k1 < k0 + {{ chunk }}u; k1 += {{ written * t.bk }}u) {
+{% else %}
+        let k1 = k0;
         {
-{% for kk in range(k1, k1 + chunk, 2) %}
-{{ "{" if kk > k1 }}
-{% for g in range(t.tm // 2) %}
-            let a{{ g }} = a_tile[{{ kk * a4 + g // 2 * nty * 2 + g % 2 }}u + ty * 2u];
+{% endif %}
+{% for r in range(written) %}
+        {
+            // After the last tile that one is read again, and not used.
+            let next = min(k1 + {{ (r + 1) * t.bk }}u, p.k - {{ t.bk }}u);
+{% for x, size in sizes %}
+            let {{ x }}next = {{ x }}first + next * {{ size // t.bk }}u;
+{% for l in range(size // threads) %}
+            let {{ x }}reg{{ l }} = {{ x }}_in[{{ x }}next + {{ l // 2 * 2 * threads + l % 2 }}u];
 {% endfor %}
-{% for h in range(t.tn // 2) %}
-            let b{{ h }} = b_tile[{{ kk * b4 + h // 2 * ntx * 2 + h % 2 }}u + tx * 2u];
+{% endfor %}
+{% for kk in range(0, t.bk, 2) %}
+            {
+{% for x, t_, n_, vectors, wide in (("a", "ty", nty, t.tm // 2, t.bm // 2), ("b", "tx", ntx, t.tn // 2, t.bn // 2)) %}
+{% for g in range(vectors) %}
+                let {{ x }}{{ g }} = {{ x }}_tile{{ r % 2 }}[{{ kk // 2 * wide + g // 2 * n_ * 2 + g % 2 }}u + {{ t_ }} * 2u];
+{% endfor %}
 {% endfor %}
 {% for i in range(t.tm) %}
 {% for j in range(t.tn) %}
-{% set x, y = "a%d.%s" % (i // 2, halves[i % 2]), "b%d.%s" % (j // 2, halves[j % 2]) %}
-            {{ "var h%d_%d = %s * %s;" % (i, j, x, y) if kk == k1 else "h%d_%d = fma(%s, %s, h%d_%d);" % (i, j, x, y, i, j) }}
+                h{{ i }}_{{ j }} = fma(a{{ i // 2 }}.{{ halves[i % 2] }}, b{{ j // 2 }}.{{ halves[j % 2] }}, h{{ i }}_{{ j }});
 {% endfor %}
 {% endfor %}
-{{ "}" if kk > k1 }}
+            }
 {% endfor %}
-{% for i in range(t.tm) %}
-{% for j in range(t.tn) %}
-            c{{ i }}_{{ j }} += f32(h{{ i }}_{{ j }}.x) + f32(h{{ i }}_{{ j }}.y);
+{% for x, size in sizes %}
+{% for l in range(size // threads) %}
+            {{ x }}_tile{{ 1 - r % 2 }}[two + {{ l // 2 * 2 * threads + l % 2 }}u] = {{ x }}reg{{ l }};
 {% endfor %}
 {% endfor %}
+            workgroupBarrier();
         }
 {% endfor %}
-        workgroupBarrier();
+        }
+{% for i in range(t.tm) %}
+{% for j in range(t.tn) %}
+        c{{ i }}_{{ j }} += f32(h{{ i }}_{{ j }}.x) + f32(h{{ i }}_{{ j }}.y);
+{% endfor %}
+{% endfor %}
     }
     let base = p.o_o + ob * p.o_b + ib * p.o_i;
     let ae = astart + p.k * p.a_w + m0 / 4u + ty;

@@ -139,6 +139,7 @@ fn main(@builtin(local_invocation_index) {{ "local" if t.slices > 1 else "lid" }
     let lid = local % {{ threads }}u;
     let slice = local / {{ threads }}u;
 {% endif %}
+{% set crossed = false %}
 {% include "matmul_place.wgsl" %}
     let split = z % p.splits;
 {% if summed %}
