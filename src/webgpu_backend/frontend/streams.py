@@ -16,6 +16,10 @@ def _wait() -> None:
         runtime.gpu().queue.synchronize()
 
 
+def _is_idle() -> bool:
+    return not runtime.is_initialized() or runtime.gpu().queue.is_idle()
+
+
 class Stream(_BaseStream):
     """The device's one queue. Work on it runs in the order it was asked for."""
 
@@ -28,9 +32,8 @@ class Stream(_BaseStream):
         _wait()
 
     def query(self) -> bool:
-        """All work is done. WebGPU can only be asked by waiting, so this waits."""
-        _wait()
-        return True
+        """All work is done."""
+        return _is_idle()
 
     def wait_event(self, event) -> None:
         if not isinstance(event, _BaseEvent):
@@ -81,9 +84,8 @@ class Event(_BaseEvent):
         """In order already."""
 
     def query(self) -> bool:
-        if self.time is not None:
-            _wait()
-        return True
+        """All work before the event is done; False also where only what came after it is not."""
+        return self.time is None or _is_idle()
 
     def synchronize(self) -> None:
         _wait()

@@ -297,6 +297,12 @@ class Queue:
             self.flush()
             self._wait()
 
+    def is_idle(self) -> bool:
+        """All that was recorded is done. Asks, and does not wait."""
+        with self.lock:
+            self.flush()
+            return bool(_poll(self.device, 0, NULL) & 1)
+
     def _wait(self) -> None:
         stop = perf_counter() + self.spin
         while not _poll(self.device, 0, NULL) & 1:  # the library answers in the lowest byte alone
