@@ -80,6 +80,10 @@ LAYERS = {
 }  # fmt: skip
 # function, shapes; forward only.
 OTHERS = {
+    "stft 16x160000, 400 points": (
+        lambda x: torch.stft(x, 400, 160, window=torch.ones(400, device=x.device), return_complex=True).abs(),
+        ((16, 160000),),
+    ),
     "sort rows 4096x1024": (lambda x: x.sort(1)[0], ((4096, 1024),)),
     "topk 50 of 64x50257": (lambda x: x.topk(50)[0], ((64, 50257),)),
     "median 4096x1024": (lambda x: x.median(1)[0], ((4096, 1024),)),
@@ -116,8 +120,7 @@ def _backward(f, *inputs):
 def operators(w: Workloads, scale: int) -> None:
     add = lambda name: w.add(name, GROUP)  # noqa: E731
     cut = lambda shape: (max(shape[0] // scale, 1), *shape[1:])  # noqa: E731
-    for name, f in ELEMENTWISE.items():
-        add(f"{name} 16M")(lambda device, f=f: (lambda x: lambda: f(x))(rand(device, 4096 // scale, 4096)))
+    _indexed(w, scale)
     for table in (LAYERS, OTHERS):
         for name, (f, shapes) in table.items():
             # What has the first input's batch is cut with it; parameters are as large as they are.
@@ -137,7 +140,8 @@ def operators(w: Workloads, scale: int) -> None:
             return (a @ a.mT / size + torch.eye(size)).to(device)
 
         add(name)(lambda device, f=f, matrices=matrices: (lambda a: lambda: f(a))(matrices(device)))
-    _indexed(w, scale)
+    for name, f in ELEMENTWISE.items():
+        add(f"{name} 16M")(lambda device, f=f: (lambda x: lambda: f(x))(rand(device, 4096 // scale, 4096)))
 
 
 def _indexed(w: Workloads, scale: int) -> None:

@@ -46,6 +46,8 @@ def transform(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tens
     done = _local(x, sizes, x.shape, "complex", "complex", forward, scale)
     if done is not None:
         return done
+    if caps().kind == "gpu":
+        radices = sorted(radices)  # a thread's outputs of the first pass are neighbours: few of them
     sign = 1.0 if forward else -1.0
     source, done, spare = x, 1, None
     for step, radix in enumerate(radices):
