@@ -94,8 +94,8 @@ def fits(tile: Tile, caps: Caps, half: bool = False) -> bool:
     across = min(nty * ntx, 32) // tile.warp
     stored = max(tile.buffers, 1) * tile.slices * tile.bk * (tile.bm + tile.bn) * (2 if half else 4)
     whole = nty % tile.warp == 0 and across and ntx % across == 0
-    if half:  # threads move two vectors of four at a time
-        whole = whole and tile.buffers == 2 and all(x * tile.bk % (8 * nty * ntx) == 0 for x in (tile.bm, tile.bn))
+    if half:  # threads move whole vectors of four
+        whole = whole and tile.buffers == 2 and all(x * tile.bk % (4 * nty * ntx) == 0 for x in (tile.bm, tile.bn))
     return bool(whole) and nty * ntx * tile.slices <= caps.workgroup_size and stored <= caps.workgroup_bytes
 
 

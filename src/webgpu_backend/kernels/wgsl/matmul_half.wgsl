@@ -13,6 +13,10 @@ var<workgroup> {{ x }}_tile{{ r }}: array<vec4<f16>, {{ size }}>;
 {% endfor %}
 {% endfor %}
 
+{# Where vector l of a thread's lies in a tile: two neighbours at a time, which are one load, if their number is even. #}
+{% macro place(l, size) -%}
+{{ "lid * 2u + %du" % (l // 2 * 2 * threads + l % 2) if size // threads % 2 == 0 else "lid + %du" % (l * threads) }}
+{%- endmacro %}
 // x * 2^-e, where 2^-e may pass what one f32 holds.
 fn unscale(x: f32, e: f32) -> f32 {
     let all = -i32(e);
@@ -37,13 +41,11 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     var c{{ i }}_{{ j }} = 0.0;
 {% endfor %}
 {% endfor %}
-    let two = lid * 2u;
-    let afirst = astart + m0 / 4u * p.k + two;
-    let bfirst = bstart + n0 / 4u * p.k + two;
+    let afirst = astart + m0 / 4u * p.k;
+    let bfirst = bstart + n0 / 4u * p.k;
 {% for x, size in sizes %}
 {% for l in range(size // threads) %}
-{% set at = "%du" % (l // 2 * 2 * threads + l % 2) %}
-    {{ x }}_tile0[two + {{ at }}] = {{ x }}_in[{{ x }}first + {{ at }}];
+    {{ x }}_tile0[{{ place(l, size) }}] = {{ x }}_in[{{ x }}first + {{ place(l, size) }}];
 {% endfor %}
 {% endfor %}
     workgroupBarrier();
@@ -53,7 +55,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         var h{{ i }}_{{ j }} = vec2<f16>();
 {% endfor %}
 {% endfor %}
-{% set written = [chunk // t.bk, 4] | min %}
+{% set written = 2 if chunk // t.bk % 4 else 4 %}
 {% if chunk > written * t.bk %}
         for (var k1 = k0; k1 < k0 + {{ chunk }}u; k1 += {{ written * t.bk }}u) {
 {% else %}
@@ -67,7 +69,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% for x, size in sizes %}
             let {{ x }}next = {{ x }}first + next * {{ size // t.bk }}u;
 {% for l in range(size // threads) %}
-            let {{ x }}reg{{ l }} = {{ x }}_in[{{ x }}next + {{ l // 2 * 2 * threads + l % 2 }}u];
+            let {{ x }}reg{{ l }} = {{ x }}_in[{{ x }}next + {{ place(l, size) }}];
 {% endfor %}
 {% endfor %}
 {% for kk in range(0, t.bk, 2) %}
@@ -86,7 +88,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
 {% for x, size in sizes %}
 {% for l in range(size // threads) %}
-            {{ x }}_tile{{ 1 - r % 2 }}[two + {{ l // 2 * 2 * threads + l % 2 }}u] = {{ x }}reg{{ l }};
+            {{ x }}_tile{{ 1 - r % 2 }}[{{ place(l, size) }}] = {{ x }}reg{{ l }};
 {% endfor %}
 {% endfor %}
             workgroupBarrier();
