@@ -19,7 +19,6 @@ class Lay(NamedTuple):
     teams: int
     unroll: int
     ahead: bool = False  # the next pieces are read before these are multiplied
-    staged: bool = False  # what is read of a is widened once for all threads, through workgroup memory
 
     @property
     def threads(self) -> int:
@@ -31,17 +30,17 @@ class Lay(NamedTuple):
 
     def bytes(self, rows: int) -> int:
         """Of workgroup memory, where subgroups add up."""
-        return 4 * rows * self.teams * (self.columns + (8 * self.along_k if self.staged else 0))
+        return 4 * rows * self.teams * self.columns
 
 
 # By how b is read: eight or four elements at once along k (8, k) or along the columns (o, r), single ones (K, R); then
 # by rows, up to so many. Measured on a card of 132 units: one or two rows want reads under way, more rows to multiply
 # meanwhile, and columns 64 bytes side by side.
 LAYS = {
-    "8": {2: Lay(4, 8, 1, 16, 2), 4: Lay(4, 8, 4, 8, 1), 8: Lay(4, 8, 4, 8, 1, True, True)},
-    "k": {2: Lay(1, 8, 4, 8, 4), 8: Lay(4, 8, 1, 8, 1, True)},
-    "o": {2: Lay(8, 8, 4, 16, 4), 8: Lay(8, 8, 4, 8, 4, True)},
-    "r": {2: Lay(4, 8, 4, 8, 4), 8: Lay(4, 8, 4, 8, 4, True)},
+    "8": {2: Lay(4, 8, 1, 16, 2), 4: Lay(4, 8, 4, 8, 1), 8: Lay(4, 8, 2, 8, 1, True)},
+    "k": {1: Lay(1, 8, 4, 8, 4), 2: Lay(2, 8, 2, 8, 4), 4: Lay(4, 8, 1, 16, 1, True), 8: Lay(4, 8, 1, 8, 1, True)},
+    "o": {4: Lay(8, 8, 4, 16, 4), 8: Lay(8, 8, 4, 8, 4, True)},
+    "r": {1: Lay(4, 8, 4, 8, 4), 2: Lay(4, 4, 8, 16, 8), 4: Lay(4, 8, 4, 16, 4, True), 8: Lay(4, 8, 4, 8, 4, True)},
     "K": {8: Lay(4, 8, 1, 8, 4)},
     "R": {2: Lay(2, 4, 8, 16, 8), 8: Lay(4, 4, 8, 16, 4, True)},
 }
@@ -55,9 +54,7 @@ def serves(q: Product, caps: Caps) -> bool:
 def lay(b_class: str, rows: int, n: int, caps: Caps) -> Lay:
     """The table's row, on half the columns where there would be few workgroups, as far as the adapter allows it."""
     found = next(x for most, x in LAYS[b_class].items() if rows <= most)
-    if found.staged and (not caps.subgroups or found.bytes(rows) > caps.workgroup_bytes):
-        found = found._replace(staged=False)
-    if found.columns > 4 and -(-n // found.columns) < SPLIT[0] and not found.staged:
+    if found.along_n > 1 and found.columns > 4 and -(-n // found.columns) < SPLIT[0]:
         found = found._replace(along_n=found.along_n // 2, teams=found.teams * 2)
     while found.threads > caps.workgroup_size or found.bytes(rows) > caps.workgroup_bytes:
         found = found._replace(teams=found.teams // 2)
@@ -120,8 +117,7 @@ def names(lay: Lay, rows: int, b_class: str, caps: Caps) -> dict:
     while parts * at_once * lay.columns * 4 > min(caps.workgroup_bytes, 16 << 10) and at_once > 1 and not fold:
         at_once //= 2
     near, apart = (1, lay.along_n) if b_class == "R" else (lay.wide, 1)
-    way = "s" if lay.staged else WAYS[b_class]
     return dict(
-        l=lay, rows=rows, near=near, apart=apart, way=way, parts=parts, at_once=at_once,
+        l=lay, rows=rows, near=near, apart=apart, way=WAYS[b_class], parts=parts, at_once=at_once,
         folding=found.lines, folded=found.values, spare=found.spare,
     )  # fmt: skip

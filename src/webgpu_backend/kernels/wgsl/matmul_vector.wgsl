@@ -6,9 +6,6 @@
 {% set columns = l.along_n * l.wide %}
 {% set quads = columns // 4 %}
 {% set step = l.along_k * l.teams %}
-{% if l.staged %}
-var<workgroup> stage: array<vec4<{{ type }}>, {{ rows * step * 2 }}>;
-{% endif %}
 var<workgroup> sums: array<{{ type }}, {{ parts * at_once * columns }}>;
 
 @compute @workgroup_size({{ l.threads }})
