@@ -38,9 +38,9 @@ def check(a, b, bound=4.0):
     got = (a.to("webgpu") @ b.to("webgpu")).cpu().double()
     assert any(name.startswith("matmul_half") for name in kernels())
     wanted, size = a.double() @ b.double(), a.double().abs() @ b.double().abs()
-    # What scaling to f16 may lose: elements 2^28 times less than the largest of their row, on either side.
+    # What scaling to f16 may lose: elements 2^27 times less than the largest of their row, on either side.
     lost = a.double().abs().amax(-1, True) * b.double().abs().sum(-2, True)
-    lost = 2.0**-28 * (lost + a.double().abs().sum(-1, True) * b.double().abs().amax(-2, True))
+    lost = 2.0**-27 * (lost + a.double().abs().sum(-1, True) * b.double().abs().amax(-2, True))
     least = torch.finfo(a.dtype).tiny * torch.finfo(a.dtype).eps
     limit = bound * 2.0**-11 * size + lost + UNIT[a.dtype] * wanted.abs() + least
     inside = wanted.abs() < torch.finfo(a.dtype).max
@@ -138,7 +138,7 @@ def test_gradients():
         y = torch.nn.functional.linear(a, b)
         results.append([y, *torch.autograd.grad(y, (a, b), torch.ones_like(y) * 1e-3)])
     for wanted, got in zip(*results):
-        torch.testing.assert_close(got.cpu().float(), wanted.float(), rtol=1e-2, atol=4e-2)
+        torch.testing.assert_close(got.cpu().float(), wanted.float(), rtol=1e-2, atol=5e-2)
 
 
 def test_small_products_sum_in_f32():

@@ -1,7 +1,7 @@
 """Products of float16 and bfloat16 with packed half arithmetic, faster than f32, and what keeps it harmless.
 
 A prior pass lays both operands out in f16, two neighbours of k together, every row times a power of two that brings its
-largest element into [16, 32). A sum of 32 products then cannot overflow, and what is lost are elements 2^28 times less
+largest element into [8, 16). A sum of 64 products then cannot overflow, and what is lost are elements 2^27 times less
 than their row's largest. Sums over CHUNK of k, even and odd k apart, go to f32; the powers are undone at the end.
 """
 
@@ -30,8 +30,8 @@ from .product import (
 from .render import render
 from .tiles import Tile
 
-CHUNK = 64  # of k, of which two sums of 32 products are kept in f16; panels are padded to whole ones
-TOP = 4  # the largest of a row comes to lie in [2^TOP, 2^(TOP + 1)): CHUNK / 2 products cannot overflow
+CHUNK = 128  # of k, of which two sums of 64 products are kept in f16; panels are padded to whole ones
+TOP = 3  # the largest of a row comes to lie in [2^TOP, 2^(TOP + 1)): CHUNK / 2 products cannot overflow
 LEAST = 64  # rows and columns below which the other kernels serve
 DEPTH = 128
 PACK_ROWS = 16

@@ -48,7 +48,7 @@ GPU = Tuning(
         Tile(32, 32, 16, 4, 4, slices=4, rate=23.7, alone=1.6),
         Tile(16, 16, 16, 4, 4, slices=16, rate=9.2, alone=1.85),
     ),
-    (Tile(64, 64, 32, 8, 4, 2, rate=68.0, alone=1.5),),
+    (Tile(128, 128, 32, 8, 4, 2, rate=71.5, alone=1.0), Tile(64, 64, 32, 8, 4, 2, rate=70.5, alone=1.5)),
     10.0,
     3e6,
 )
