@@ -12,7 +12,7 @@ class Caps:
     f16: bool
     i64: bool
     f64: bool
-    subgroups: bool
+    subgroups: bool  # of at least eight lanes
     immediate_bytes: int  # 0: parameters travel in a uniform buffer
     max_binding: int
     max_buffer: int

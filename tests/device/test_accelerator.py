@@ -140,3 +140,20 @@ def test_the_profiler_sees_operators():
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         torch.ones(2, device=D) + 1
     assert any("aten::add" in event.key for event in profile.key_averages())
+
+
+@pytest.mark.parametrize(
+    ("vendor", "backend", "device", "expected"),
+    [
+        (0x10DE, "Vulkan", "NVIDIA H200", True),
+        (0, "Metal", "Apple M3", True),
+        (0x10005, "Vulkan", "llvmpipe (LLVM 15.0.6, 256 bits)", True),
+        (0x10005, "Vulkan", "llvmpipe (LLVM 19.1.7, 128 bits)", False),
+        (0x13B5, "Vulkan", "Mali-G31", False),
+        (0x1414, "D3D12", "Microsoft Basic Render Driver", False),
+    ],
+)
+def test_subgroups_count_from_eight_lanes(vendor, backend, device, expected):
+    from webgpu_backend.runtime.adapters import _wide_subgroups
+
+    assert _wide_subgroups({"vendor_id": vendor, "backend_type": backend, "device": device}) is expected

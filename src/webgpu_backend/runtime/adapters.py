@@ -2,6 +2,8 @@
 
 import logging
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -117,7 +119,7 @@ def _caps(adapter: Any, device: Any) -> Caps:
         f16=f("shader-f16"),
         i64=f("shader-int64"),
         f64=f("shader-f64") and f("shader-int64"),  # f64 functions work on 64-bit patterns
-        subgroups=f("subgroup"),
+        subgroups=f("subgroup") and _wide_subgroups(adapter.info),
         f32_atomic=f("shader-float32-atomic"),
         immediate_bytes=min(limits["max-immediate-size"], 256) if f("immediates") else 0,
         max_binding=limits["max-storage-buffer-binding-size"] & ~255,
@@ -127,6 +129,19 @@ def _caps(adapter: Any, device: Any) -> Caps:
         workgroup_size=limits["max-compute-invocations-per-workgroup"],
         max_groups=limits["max-compute-workgroups-per-dimension"],
     )
+
+
+# By vendor: NVIDIA, AMD, Intel, Apple, Qualcomm. Others have made GPUs of four lanes.
+_WIDE_VENDORS = (0x10DE, 0x1002, 0x8086, 0x106B, 0x5143)
+
+
+def _wide_subgroups(info: Mapping[str, Any]) -> bool:
+    """Whether eight neighbours are always in one subgroup, which kernels count on. wgpu does not say how wide those
+    are; llvmpipe's are as wide as its vectors."""
+    if info["backend_type"] == "Metal" or info["vendor_id"] in _WIDE_VENDORS:
+        return True
+    bits = re.search(r"llvmpipe.* (\d+) bits", info["device"])
+    return bool(bits) and int(bits[1]) >= 8 * 32
 
 
 def is_software(adapter: Any) -> bool:
