@@ -110,6 +110,7 @@ def test_affine_grid():
     gradients(sample, theta, tolerance=1e-3)
 
 
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="the CPU of older ones rounds elsewhere")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("dims", [2, 3])
 def test_a_narrow_grid_s_gradient_is_rounded_as_on_the_cpu(dims, dtype):
@@ -125,6 +126,5 @@ def test_a_narrow_grid_s_gradient_is_rounded_as_on_the_cpu(dims, dtype):
         return torch.autograd.grad(y, points, grad.to(device))[0].cpu()
 
     ours, theirs = gradient("webgpu"), gradient("cpu")
-    if torch.__version__ >= "2.13":  # the CPU of older ones rounds elsewhere
-        assert (ours != theirs).float().mean() < 0.01
+    assert (ours != theirs).float().mean() < 0.01
     torch.testing.assert_close(ours, theirs, rtol=0.02, atol=0.02)

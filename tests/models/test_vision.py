@@ -337,7 +337,7 @@ def test_torchvision_training(name):
             optimizer.step()
             losses.append(loss.item())
         runs[place] = losses, {n: b.cpu() for n, b in net.named_buffers()}
-    assert runs[D][0] == pytest.approx(runs["cpu"][0], rel=2e-3)
-    assert runs["cpu"][0][-1] != pytest.approx(runs["cpu"][0][0], rel=1e-2)
+    assert runs[D][0] == pytest.approx(runs["cpu"][0], abs=5e-3)
+    assert runs["cpu"][0][-1] != pytest.approx(runs["cpu"][0][0], abs=2e-2)
     for n, b in runs["cpu"][1].items():
         torch.testing.assert_close(runs[D][1][n], b, rtol=2e-2, atol=2e-2, msg=lambda m, n=n: f"{n}: {m}")

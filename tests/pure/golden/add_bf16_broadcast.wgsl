@@ -2,8 +2,8 @@
 fn bf16_pair(a: f32, b: f32) -> u32 {
     let u = bitcast<u32>(a);
     let v = bitcast<u32>(b);
-    let low = select(0x7fc00000u, u + 0x7fffu + ((u >> 16u) & 1u), a == a);
-    let high = select(0x7fc00000u, v + 0x7fffu + ((v >> 16u) & 1u), b == b);
+    let low = select(u + 0x7fffu + ((u >> 16u) & 1u), 0x7fc00000u, (u << 1u) > 0xff000000u);
+    let high = select(v + 0x7fffu + ((v >> 16u) & 1u), 0x7fc00000u, (v << 1u) > 0xff000000u);
     return (low >> 16u) | (high & 0xffff0000u);
 }
 struct P {
