@@ -21,8 +21,9 @@ def timed(f, device: str, seconds: float) -> float:
     f()
     models.synchronize(device)
     once = max(time.perf_counter() - start, 1e-6)
-    # A wait costs tens of microseconds: short calls share it with at least 49 others, however few the seconds.
-    repeat = max(50 if once < 2e-3 else 1, min(200, int(seconds / 6 / once)))
+    # A wait costs tens of microseconds and lets the clocks fall: calls share it with up to 49 others, as long as a
+    # tenth of a second is enough for them, however few the seconds.
+    repeat = max(1, min(50, int(0.1 / once)), min(200, int(seconds / 6 / once)))
     samples = []
     stop = time.perf_counter() + seconds
     while len(samples) < 3 or (time.perf_counter() < stop and len(samples) < 50):
