@@ -57,6 +57,13 @@ def test_cast(source, target):
     same(device_out, out)
 
 
+def test_zeros_of_eight_bytes_in_a_large_tensor():
+    x = torch.ones(600_001, dtype=torch.int64, device="webgpu")
+    x[1:].as_strided((300_000, 1), (1, 7), 1).zero_()  # contiguous, though its last stride is not 1
+    assert x[0].item() == 1 and x[1:300_001].sum().item() == 0 and x[300_001:].sum().item() == 300_000
+    assert not torch.ones(300_000, dtype=torch.complex64, device="webgpu").fill_(0).abs().any()
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_round_trip_and_fill(dtype):
     available(dtype)

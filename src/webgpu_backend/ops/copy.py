@@ -330,7 +330,7 @@ def fill(tensor: torch.Tensor, value) -> torch.Tensor:
         return tensor
     if value.__class__ is int and not value and tensor.numel() >= _MANY and tensor.element_size() == 8:
         if tensor.is_contiguous():  # sixteen bytes a thread, not thirty-two
-            fill(tensor.view(torch.int32), 0)
+            fill(tensor.view(-1).view(torch.int32), 0)  # flat: a last dimension of one may have any stride
             return tensor
     try:
         entry = _copier(tensor.dtype, "a", "fill")
