@@ -1,7 +1,8 @@
 """Every known gap of the operator database, with its reason.
 
-FALLBACK: right, but a part runs on the CPU. WRONG: the device's answer differs from the CPU's. Keys are OpInfo names;
-values are (reason, dtypes), no dtypes meaning all.
+FALLBACK: right, but a part runs on the CPU. WRONG: the device's answer differs from the CPU's. ROUNDED: it differs from
+the CPU's 16-bit answer and is as the CPU's float32 answer. Keys are OpInfo names; values are (reason, dtypes), no
+dtypes meaning all. docs/ops.md has numbers for each.
 """
 
 import torch
@@ -20,6 +21,18 @@ WRONG: dict[str, tuple] = {
     ),
     "renorm": ("the CPU's gradient for p=inf is NaN: it compares float32 with float64 norms", torch.complex64),
 }
+ROUNDED: dict[str, tuple] = {
+    "_unsafe_masked_index_put_accumulate": (
+        "the CPU rounds after every addition; here they are added in float32",
+        torch.float16, torch.bfloat16,
+    ),
+    "matrix_exp": ("the CPU's 16-bit answer is NaN; here the steps are float32", torch.float16, torch.bfloat16),
+    "nn.functional.conv_transpose2d": ("the CPU rounds its columns before it adds them up", torch.bfloat16),
+    "nn.functional.conv_transpose3d": (
+        "the CPU rounds its columns before it adds them up",
+        torch.float16, torch.bfloat16,
+    ),
+}  # fmt: skip
 
 
 def find(name: str, dtype: torch.dtype) -> str | None:
