@@ -173,8 +173,8 @@ class Attention(torch.autograd.Function):
 
 
 class Products(torch.autograd.Function):
-    """Few scores of a narrow dtype, as products of float32 that round where PyTorch's fused kernels for the CPU and for
-    CUDA do: weights, relative to their row's largest, before they meet v; the output before it meets its gradient."""
+    """Few scores of a narrow dtype, as products of float32 that round where PyTorch's fused kernel for the CPU does:
+    weights, relative to their row's largest, before they meet v; the output before it meets its gradient."""
 
     @staticmethod
     def forward(ctx, q, k, v, mask, causal, scale):

@@ -2,14 +2,7 @@
 // where a position's offset and a tap's offset add up, and it is zero where their bits meet (outside the image).
 // Classes of the image: g as said; of a single tap, which all positions meet: q where they are listed, p where they are
 // neighbours, v where four are read at once.
-struct P {
-{% for field in fields %}
-    {{ field }},
-{% endfor %}
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
+{% include "interface.wgsl" %}
 {% for line in widen %}
 {{ line }}
 {% endfor %}

@@ -1,12 +1,5 @@
 // Convolutions whose groups have one input channel. A thread has {{ rows }} outputs down the image, its neighbours the next column.
-struct P {
-{% for field in fields %}
-    {{ field }},
-{% endfor %}
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
+{% include "interface.wgsl" %}
 {# Where tap k of an axis meets position `at`: `reach` along the image, and whether it lies there. #}
 {% macro meet(axis, at, k, name) %}
 {% if kind == "g" %}

@@ -1,13 +1,6 @@
 // Convolutions with few outputs a group: a thread has all of them at {{ pixels }} positions, whose neighbours are its neighbours'.
 // Of a transposed convolution the outputs are those of {{ parts }} phases of the stride, which meet the same image.
-struct P {
-{% for field in fields %}
-    {{ field }},
-{% endfor %}
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
+{% include "interface.wgsl" %}
 {% set quads = (rows + 3) // 4 %}
 {% set pitch = parts * quads %}
 var<workgroup> kept: array<vec4<f32>, {{ stage * channels * pitch }}>;

@@ -1,12 +1,5 @@
 // The weights' gradient of groups with few outputs: a workgroup sums a part of {{ high }} x {{ wide }} taps of one input channel, for all outputs.
-struct P {
-{% for field in fields %}
-    {{ field }},
-{% endfor %}
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
+{% include "interface.wgsl" %}
 {% set count = rows * high * wide %}
 {% set quads = (count + 3) // 4 %}
 {% set team = threads // held %}

@@ -1,12 +1,5 @@
 // Norms of a list of tensors: a workgroup reduces a part of one of them to a number.
-struct P {
-{% for field in fields %}
-    {{ field }},
-{% endfor %}
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
+{% include "interface.wgsl" %}
 var<workgroup> sums: array<f32, {{ threads }}>;
 
 {% macro meet(a, b) %}{{ "f32_max(%s, %s)" % (a, b) if kind == "inf" else "%s + %s" % (a, b) }}{% endmacro %}
@@ -15,16 +8,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let wg = wid.x + wid.y * nwg.x;
     var acc = 0.0;
 {% if loads %}
-    var slot = 0u;
-    var start = 0u;
-    var count = p.count0;
-{% for k in range(1, loads | length) %}
-    if (wg >= p.stop{{ k - 1 }}) {
-        slot = {{ k }}u;
-        start = p.stop{{ k - 1 }};
-        count = p.count{{ k }};
-    }
-{% endfor %}
+{% include "list_slot.wgsl" %}
     if (wg >= p.stop{{ loads | length - 1 }}) {
         return;
     }

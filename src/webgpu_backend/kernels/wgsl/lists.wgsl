@@ -1,11 +1,4 @@
-struct P {
-{% for field in fields %}
-    {{ field }},
-{% endfor %}
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
+{% include "interface.wgsl" %}
 
 struct R {
 {% for out in outs %}
@@ -27,16 +20,7 @@ fn main(
     @builtin(num_workgroups) nwg: vec3<u32>,
 ) {
     let wg = wid.x + wid.y * nwg.x;
-    var slot = 0u;
-    var start = 0u;
-    var count = p.count0;
-{% for k in range(1, loads | length) %}
-    if (wg >= p.stop{{ k - 1 }}) {
-        slot = {{ k }}u;
-        start = p.stop{{ k - 1 }};
-        count = p.count{{ k }};
-    }
-{% endfor %}
+{% include "list_slot.wgsl" %}
 {% for name, value in common %}
     let in_{{ name }} = {{ value }};
 {% endfor %}

@@ -1,13 +1,6 @@
 // Steps of a 3x3 convolution by tiles of 2x2 outputs, 4x4 inputs (Winograd): 16 products where there were 36.
 // Places of a 4x4 tile are the outermost dimension of everything between the steps.
-struct P {
-{% for field in fields %}
-    {{ field }},
-{% endfor %}
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
+{% include "interface.wgsl" %}
 {# Each row of a matrix as (coefficient, index) of the terms that are not zero. #}
 {% set matrices = {
     "image": [[(1, 0), (-1, 2)], [(1, 1), (1, 2)], [(-1, 1), (1, 2)], [(1, 1), (-1, 3)]],
