@@ -393,13 +393,13 @@ def linear_backward(self, grad_output, weight, output_mask):
     if output_mask[0]:
         grad_input = linear(grad_output, _conj(weight).t())
     if output_mask[1]:
-        grad_weight = _grad_weight(_conj(self), grad_output)
+        grad_weight = weight_gradient(_conj(self), grad_output)
     if output_mask[2]:
         grad_bias = column_sums(grad_output)
     return grad_input, grad_weight, grad_bias
 
 
-def _grad_weight(x, grad) -> torch.Tensor:
+def weight_gradient(x, grad) -> torch.Tensor:
     key = ("grad_weight", *key_of(x), *key_of(grad))
     call = plans.get(key)
     if call is None:
