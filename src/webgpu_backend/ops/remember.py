@@ -7,6 +7,7 @@ value read on the host. What cannot be kept (copies outside kernels, windows, bu
 """
 
 from functools import wraps
+from operator import itemgetter
 from weakref import WeakValueDictionary, ref
 
 import torch
@@ -36,13 +37,15 @@ class _Stale(Exception):
 
 
 class _Plan:
-    """Steps name buffers by number: the arguments, the outputs, then spaces: sizes needed in between or constants."""
+    """Steps pick buffers by number: the arguments, the outputs, then spaces (sizes needed in between, or constants),
+    then the fault words where one of the kernels may set them."""
 
-    __slots__ = ("metas", "spaces", "steps", "results")
+    __slots__ = ("metas", "spaces", "guarded", "steps", "results")
 
 
-def remembered(call):
-    """Decorates an operator's function; keyword arguments are not looked at, so they go the long way."""
+def remembered(call, unless=None):
+    """Decorates an operator's function; keyword arguments are not looked at, so they go the long way, as does all while
+    `unless()` holds."""
     plans: dict[tuple, _Plan | None] = {}
     moved: set[tuple] = set()  # the first call uploads what later ones find
 
@@ -56,10 +59,10 @@ def remembered(call):
                     blocks.append(block)
                 elif a.is_cpu:
                     return call(*args, **kwargs)
-                key.append((a.dtype, a.shape, a.stride(), a.storage_offset()))
+                key += (a.dtype, a.shape, a.stride(), a.storage_offset())
             else:
                 key.append(tuple(a) if a.__class__ is list else a)
-        if kwargs:
+        if kwargs or (unless is not None and unless()):
             return call(*args, **kwargs)
         if len(blocks) > 1 and len(set(blocks)) < len(blocks):  # which arguments share a buffer decides what is bound
             key.append(tuple([blocks.index(block) for block in blocks]))
@@ -106,12 +109,15 @@ def _replay(plan: _Plan, blocks: list):
         lease = T.space(size)
         leases.append(lease)
         blocks.append(lease.block)
-    for program, at, params, grid, guarded in plan.steps:
-        bound = tuple([blocks[i] for i in at])
-        if guarded:
-            gpu().queue.record_guarded(program, bound, params, grid)
-        else:
-            hot.record(program, bound, params, grid)
+    found = None
+    if plan.guarded:
+        found = gpu().queue.fault_words()
+        blocks.append(found.block)
+    record = hot.record
+    for program, pick, params, grid in plan.steps:
+        record(program, pick(blocks), params, grid)
+    if found is not None:
+        found.watched = True
     results = plan.results
     if results.__class__ is int:
         return made[results]
@@ -163,21 +169,30 @@ def _plan(steps: list, result, blocks: list) -> _Plan | None:
         places.append(len(plan.metas))
         plan.metas.append((meta, size))
         count += 1
-    plan.spaces, plan.steps = [], []
+    plan.spaces, words = [], None
     for step in steps:
-        bound = step.buffers
-        if any(type(block) is Window for block in bound):
-            return None
-        guarded = bound[-1].uid == FAULT_WORDS
-        bound = bound[:-1] if guarded else bound
-        for block, access in zip(bound, step.program.access):
-            if block not in numbers:
+        for block, access in zip(step.buffers, step.program.access):
+            if type(block) is Window:
+                return None
+            if block.uid == FAULT_WORDS:
+                words = block
+            elif block not in numbers:
                 numbers[block] = count
                 count += 1
                 constant = _constants.get(block)
                 if access == "r" and constant is None:
                     return None  # what lives elsewhere
                 plan.spaces.append(block.size if constant is None else ref(constant))
-        plan.steps.append((step.program, tuple([numbers[b] for b in bound]), step.params, step.grid, guarded))
+    plan.guarded = words is not None
+    if words is not None:
+        numbers[words] = count
+    plan.steps = [
+        (step.program, _picker([numbers[block] for block in step.buffers]), step.params, step.grid) for step in steps
+    ]
     plan.results = places[0] if isinstance(result, _Tensor) else tuple(places)
     return plan
+
+
+def _picker(at: list[int]):
+    """The function from all blocks to a tuple of those at `at`."""
+    return itemgetter(*at) if len(at) > 1 else lambda blocks: (blocks[at[0]],)

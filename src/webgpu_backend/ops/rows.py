@@ -1,5 +1,7 @@
 """Writing whole slices at a vector of indices: index_add, index_copy, index_fill, index_reduce, and what counts."""
 
+from functools import partial
+
 import torch
 from torch._prims_common import canonicalize_dim
 
@@ -125,12 +127,8 @@ def index_reduce_(self, dim, index, source, reduce, *, include_self=True):
 
 
 @custom("embedding_dense_backward")
+@partial(remembered, unless=deterministic)
 def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
-    gradient = _embedding_gradient if deterministic() else _planned_embedding_gradient
-    return gradient(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
-
-
-def _embedding_gradient(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
     width = grad_output.shape[-1] if grad_output.dim() else 1
     dtype = grad_output.dtype
     out = fill(T.empty((num_weights, width), torch.float32 if dtype in WIDE else dtype), 0)
@@ -147,9 +145,6 @@ def _embedding_gradient(grad_output, indices, num_weights, padding_idx, scale_gr
     if 0 <= padding_idx < num_weights:
         fill(out[padding_idx], 0)
     return out if out.dtype == dtype else out.to(dtype)
-
-
-_planned_embedding_gradient = remembered(_embedding_gradient)
 
 
 @custom("bincount")

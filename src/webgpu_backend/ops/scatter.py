@@ -212,13 +212,7 @@ def both(name: str, suffix: str = "", planned: bool = False):
     def register(function):
         custom(f"{name}_{suffix}")(function)
         copied = _functional(function)
-        if planned:
-            long, quick = copied, remembered(copied)
-
-            def copied(*args, **kwargs):
-                return long(*args, **kwargs) if deterministic() else quick(*args, **kwargs)
-
-        custom(f"{name}{suffix}")(copied)
+        custom(f"{name}{suffix}")(remembered(copied, unless=deterministic) if planned else copied)
         return function
 
     return register

@@ -196,12 +196,15 @@ class Queue:
 
     def record_guarded(self, program: Program, buffers: tuple, params: bytes, grid: tuple[int, int, int]) -> None:
         """As record, for a kernel that reports bad indices: the fault words are its last binding."""
-        found = self._faults
-        if found is None:
-            found = self._faults = faults.Faults(self.pool.create_buffer(256, USAGE))
+        found = self._faults or self.fault_words()
         self.record(program, (*buffers, found.block), params, grid)
         # After the work: a wait on another thread in between leaves the words as they are for the next one.
         found.watched = True
+
+    def fault_words(self) -> faults.Faults:
+        if self._faults is None:
+            self._faults = faults.Faults(self.pool.create_buffer(256, USAGE))
+        return self._faults
 
     def _bind(self, pipeline: Pipeline, buffers: tuple):
         limit = self.caps.max_binding
