@@ -2,10 +2,10 @@
 
     python -m benchmarks --devices cuda,webgpu [--only softmax,conv] [--json out.json] [--plot out.png]
 
-The ratio is the last device's time over the first's; the aim, where there is one, is the ratio to CUDA wanted. The
-floor is the bytes a workload must move or the operations it must do at the rates that a copy and a multiply-add
-kernel reach on the adapter in the same run; what fits the caches can pass it. "kernels" is GPU time, by
-timestamps, and its ratio to the first device's whole time.
+The ratio is the last device's time over the first's; the aim, where there is one, is the ratio to CUDA wanted or, on a
+GPU, that to the floor. The floor is the bytes a workload must move or the operations it must do at the rates that a
+copy and a multiply-add kernel reach on the adapter in the same run; what fits the caches can pass it. "kernels" is GPU
+time, by timestamps, and its ratio to the first device's whole time.
 
 Each device has its own process and they take turns, workload by workload. Whole models come last (`--only model`);
 `--only operators` is for many more operators, without aims.
@@ -87,7 +87,7 @@ def main() -> None:
         child.close()
     if left:
         print(f"out of time, not run: {'; '.join(left)}")
-    print(f"{sum(r['slow'] for r in rows)} of {sum(bool(r['ratio'] and r['target']) for r in rows)} over the aim")
+    print(f"{sum(r['slow'] for r in rows)} of {sum(map(report.has_aim, rows))} over the aim")
     if options.markdown:
         with open(options.markdown, "w") as file:
             file.write(report.markdown(rows, devices))
@@ -107,6 +107,7 @@ def chosen(works: list[Workload], only: list[str], skip: list[str]) -> list[Work
 def measured(work: Workload, scale: int, children: dict[str, Child], devices: list[str], ceilings: dict) -> dict:
     row = {"name": work.name, "group": work.group, "bytes": work.bytes, "flops": work.flops}
     row["target"] = work.target if devices[0] == "cuda" else None
+    row["floor_target"] = work.floor_target if scale == 1 else None
     request = {"name": work.name, "scale": scale}
     for device in devices:
         children[device].send(what="prepare", **request)

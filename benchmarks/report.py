@@ -7,14 +7,21 @@ def finish(row: dict, devices: list[str], ceilings: dict) -> dict:
     row["ratio"] = ours / theirs if ours and theirs and len(devices) > 1 else None
     kernels = row.get("kernel_ms")
     row["kernel_ratio"] = kernels / theirs if kernels and theirs and len(devices) > 1 else None
-    row["slow"] = bool(row["ratio"] and row["target"] and row["ratio"] > row["target"])
     on_device = row["group"] not in ("host", "model")
     if ceilings and on_device and (row["bytes"] or row["flops"]):
         row["floor_ms"] = 1e3 * max(row["bytes"] / ceilings["bytes"], row["flops"] / ceilings["flops"])
         row["share"] = row["floor_ms"] / ours if ours else None
     if ours:
         row["rate"] = _rate(row, ours)
+    row["slow"] = has_aim(row) and (
+        row["share"] * row["floor_target"] < 1 if row.get("floor_target") else row["ratio"] > row["target"]
+    )
     return row
+
+
+def has_aim(row: dict) -> bool:
+    """An aim, and what it is for: the share of the floor, or the ratio."""
+    return bool(row.get("share") if row.get("floor_target") else row["ratio"] and row["target"])
 
 
 def _rate(row: dict, ms: float) -> str:
@@ -44,7 +51,8 @@ def cells(row: dict, devices: list[str]) -> list[str]:
     found.append(_time(row.get("kernel_ms")))
     found.append(f"{row['ratio']:.2f}" if row["ratio"] else "-")
     found.append(f"{row['kernel_ratio']:.2f}" if row.get("kernel_ratio") else "")
-    found.append(f"{row['target']:g}" if row["target"] else "")
+    floor = row.get("floor_target")
+    found.append(f"{floor:g} of floor" if floor else f"{row['target']:g}" if row["target"] else "")
     found.append(_time(row["floor_ms"]) if row.get("floor_ms") else "")
     found.append(f"{100 * row['share']:.0f} %" if row.get("share") else "")
     found.append(row.get("rate", ""))
@@ -71,14 +79,14 @@ def text(row: list[str]) -> str:
 
 
 def markdown(rows: list[dict], devices: list[str]) -> str:
-    """A table a group; a ratio above the aim is bold."""
+    """A table a group; a ratio above the aim is bold, or a share of the floor below it."""
     lines = []
     for group in dict.fromkeys(row["group"] for row in rows):
         lines += ["| " + " | ".join([group, *head(devices)[1:]]) + " |", "|" + "---|" * len(head(devices))]
         for row in rows:
             if row["group"] == group:
                 found = cells(row, devices)
-                at = len(devices) + 2
+                at = len(devices) + (6 if row.get("floor_target") else 2)
                 found[at] = f"**{found[at]}**" if row["slow"] else found[at]
                 lines.append("| " + " | ".join(found) + " |")
         lines.append("")

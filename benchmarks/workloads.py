@@ -1,4 +1,4 @@
-"""What is timed: name, set-up for a device, bytes moved and operations done (for the floor), and the ratio aimed at."""
+"""What is timed: name, set-up for a device, bytes moved and operations done (for the floor), and what is aimed at."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,12 +19,13 @@ class Workload:
     group: str = "pointwise"
     calls: int = 1  # operations per call of the function
     target: float | None = None  # our time over CUDA's, at most
+    floor_target: float | None = None  # our time over the floor, at most
 
 
 class Workloads(list):
-    def add(self, name, group, bytes=0.0, flops=0.0, calls=1, target=None):
+    def add(self, name, group, bytes=0.0, flops=0.0, calls=1, target=None, floor_target=None):
         def register(make):
-            self.append(Workload(name, make, bytes, flops, group, calls, target))
+            self.append(Workload(name, make, bytes, flops, group, calls, target, floor_target))
             return make
 
         return register
@@ -280,6 +281,7 @@ def all_workloads(scale: int) -> list[Workload]:
 
     found = Workloads()
     own = host, pointwise, reductions, rows, indexing
-    for family in (*own, layers.products, layers.convolutions, layers.attention, operators.operators):
+    products = layers.products, layers.decode, layers.convolutions, layers.attention
+    for family in (*own, *products, operators.operators):
         family(found, scale)
     return list(found)

@@ -49,6 +49,19 @@ def test_markdown_marks_what_is_slow():
     assert "**2.00**" in text and "| 0.50 |" in text and text.count("|---") == 10
 
 
+def test_an_aim_over_the_floor():
+    ceilings = {"bytes": 4e12, "flops": 1e13}
+    rows = [row(target=None, floor_target=1.3, webgpu=ms) for ms in (1.25, 1.35)]
+    quick, slow = (report.finish(r, ["cuda", "webgpu"], ceilings) for r in rows)
+    assert slow["slow"] and not quick["slow"]  # whatever CUDA takes
+    text = report.markdown([quick, slow], ["cuda", "webgpu"])
+    assert "| 80 % |" in text and "**74 %**" in text and text.count("1.3 of floor") == 2
+    unknown = report.finish(row(target=None, floor_target=1.3), ["cuda", "webgpu"], {})
+    assert not unknown["slow"] and not report.has_aim(unknown) and report.has_aim(quick)
+    few = [w for w in all_workloads(1) if w.name.startswith("linear M=")]
+    assert len(few) > 16 and all(w.floor_target == 1.3 for w in few)
+
+
 def test_devices_that_disagree():
     assert report.differ([1.0, 2.0], [1.0, 2.01]) == ""
     assert "differs" in report.differ([1.0, 2.0], [1.0, 2.2])
