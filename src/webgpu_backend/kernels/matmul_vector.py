@@ -19,7 +19,6 @@ class Lay(NamedTuple):
     teams: int
     unroll: int
     ahead: bool = False  # the next pieces are read before these are multiplied
-    staged: bool = False  # the rows of a are widened once a workgroup, in its memory
 
     @property
     def threads(self) -> int:

@@ -7,9 +7,6 @@
 {% set quads = columns // 4 %}
 {% set step = l.along_k * l.teams %}
 var<workgroup> sums: array<{{ type }}, {{ parts * at_once * columns }}>;
-{% if l.staged %}
-var<workgroup> xs: array<vec4<{{ type }}>, {{ rows * 2 * step * l.unroll }}>;
-{% endif %}
 
 @compute @workgroup_size({{ l.threads }})
 fn main(

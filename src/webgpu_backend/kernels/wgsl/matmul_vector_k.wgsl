@@ -39,59 +39,6 @@
         }
 {% endfor %}
 {% endmacro %}
-{% if l.staged %}
-{% set span = step * l.unroll %}
-{% set mine = rows * span // l.threads %}
-{% macro rows_of_a(how, k) %}
-{% for q in range(mine) %}
-        {{ how }}{{ q }} = a_in[astart + min((lid + {{ q * l.threads }}u) / {{ span }}u, p.m - 1u) * p.a_r + min({{ k }} + (lid + {{ q * l.threads }}u) % {{ span }}u, last - 1u)];
-{% endfor %}
-{% endmacro %}
-    var k0 = k_first / {{ unit }}u;
-{{ fetch("var y%d_%d", l.unroll, "min(k0 + kt + %du, last - 1u)") }}
-{{ rows_of_a("var v", "k0") }}
-    for (; k0 < last; k0 += {{ span }}u) {
-{% for q in range(mine) %}
-        {
-            let to = (lid + {{ q * l.threads }}u) / {{ span }}u * {{ 2 * span }}u + (lid + {{ q * l.threads }}u) % {{ span }}u;
-            xs[to] = {{ widened("a", "v%d" % q, "xy") }};
-            xs[to + {{ span }}u] = {{ widened("a", "v%d" % q, "zw") }};
-        }
-{% endfor %}
-        workgroupBarrier();
-        let ahead = k0 + {{ span }}u;
-{{ fetch("let z%d_%d", l.unroll, "min(ahead + kt + %du, last - 1u)") }}
-{{ rows_of_a("let n", "ahead") }}
-{% for u in range(l.unroll) %}
-        if (k0 + kt + {{ u * step }}u < last) {
-{% for half in halves %}
-            {
-{% for j in range(l.wide) %}
-                let w{{ j }} = {{ widened("b", "y%d_%d" % (u, j), half) }};
-{% endfor %}
-{% for i in range(rows) %}
-                {
-                    let x = xs[{{ (2 * i + loop.index0 * 0 + (1 if half == "zw" else 0)) * span + u * step }}u + kt];
-{% for c in "xyzw" %}
-{% for j in range(l.wide) %}
-                    c{{ i }}_{{ j }} += x.{{ c }} * w{{ j }}.{{ c }};
-{% endfor %}
-{% endfor %}
-                }
-{% endfor %}
-            }
-{% endfor %}
-        }
-{% for j in range(l.wide) %}
-        y{{ u }}_{{ j }} = z{{ u }}_{{ j }};
-{% endfor %}
-{% endfor %}
-{% for q in range(mine) %}
-        v{{ q }} = n{{ q }};
-{% endfor %}
-        workgroupBarrier();
-    }
-{% else %}
     var k = k_first / {{ unit }}u + kt;
 {% if l.ahead %}
 {{ fetch("var y%d_%d", l.unroll, "min(k + %du, last - 1u)") }}
@@ -118,5 +65,4 @@
 {{ fetch("let y%d_%d", 1, "k + %du") }}
 {{ multiply(1) }}
     }
-{% endif %}
 {% endif %}
