@@ -154,6 +154,18 @@ def test_constants_are_read_for_as_long_as_they_are_kept():
     assert len(calls) == 4
 
 
+def test_a_bad_index_is_reported_at_every_call():
+    target, source = torch.zeros(8).to("webgpu"), torch.ones(4).to("webgpu")
+    good, bad = (torch.tensor([1, 2, last, 1]).to("webgpu") for last in (3, 30))
+    for index in (bad, good, bad, good):
+        added = target.scatter_add(0, index, source)
+        if index is bad:
+            with pytest.raises(IndexError, match="index 30 is out of bounds for dimension 0 with size 8"):
+                added.cpu()
+        else:
+            assert added.cpu().tolist() == [0, 2, 1, 1, 0, 0, 0, 0]
+
+
 def test_empty_arguments():
     """A cache that starts empty: the first call joins nothing and something."""
     for shape in ((0,), (2, 0, 3)):
