@@ -53,6 +53,17 @@ def test_plain_and_causal(path):
     check((1, 2, 90, 32), (1, 2, 70, 32), is_causal=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_operands_anywhere_in_their_storage(path, dtype):
+    """Contiguous, and not at a multiple of four elements: the kernels read groups of four."""
+
+    def behind(n):
+        return lambda x: torch.cat([x.new_full((n,), torch.nan), x.flatten()])[n:].view_as(x)
+
+    for n in (1, 2, 3):
+        check((1, 2, 9, 8), (1, 2, 13, 8), dtype=dtype, change=behind(n))
+
+
 def test_masks(path):
     keep = torch.rand(2, 1, 9, 21) > 0.3
     check((2, 3, 9, 8), (2, 3, 21, 8), mask=keep)

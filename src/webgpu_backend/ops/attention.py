@@ -38,7 +38,7 @@ def _ready(x: torch.Tensor) -> torch.Tensor:
     b, h, r, e = x.stride()
     if e == 1 and not (b % 4 or h % 4 or r % 4 or x.storage_offset() % 4):
         return x
-    return x.contiguous()
+    return x.clone(memory_format=torch.contiguous_format)  # contiguous() would leave a tensor where its storage has it
 
 
 def _mask(mask: torch.Tensor | None, shape: Shape) -> tuple[torch.Tensor | None, Mask | None]:
