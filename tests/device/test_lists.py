@@ -77,6 +77,23 @@ def test_the_same_tensor_twice():
     check([x, y], [a, b])
 
 
+def test_a_change_in_place_is_counted():
+    """What autograd kept may not be changed before it is used."""
+    for change in (
+        lambda w: torch._foreach_add_(w, 1.0),
+        lambda w: torch._foreach_mul_(w, [t.clone() for t in w]),
+        lambda w: torch._foreach_copy_(w, [t.clone() for t in w]),
+        lambda w: torch._foreach_zero_(w),
+    ):
+        x, w = torch.ones(3, device=D, requires_grad=True), torch.ones(3, device=D)
+        y = x * w
+        before = w._version
+        change([w])
+        assert w._version == before + 1
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
 def test_one_element_for_all():
     a = tensors(0)
     x = [t.to(D) for t in a]

@@ -13,6 +13,7 @@ from .lists import Lists
 from .table import POINTWISE, custom
 
 aten = torch.ops.aten
+_increment_version = torch._C._increment_version
 
 
 def _check(lists: list) -> None:
@@ -23,6 +24,17 @@ def _check(lists: list) -> None:
             raise RuntimeError(
                 f"Tensor lists must have the same number of tensors, got {len(lists[0])} and {len(other)}"
             )
+
+
+def _counted(kernel):
+    """torch counts the changes of one tensor (a changed tensor cannot give the gradient it was kept for), and leaves
+    those of a list to the kernel."""
+
+    def counting(self, *args, **kwargs):
+        kernel(self, *args, **kwargs)
+        _increment_version(self)
+
+    return counting
 
 
 def _listed(entry, overload, single):
@@ -66,7 +78,7 @@ def _listed(entry, overload, single):
                 results.append(single(inputs, scalars, inplace))
         return None if inplace else results
 
-    return kernel
+    return _counted(kernel) if inplace else kernel
 
 
 def _single(entry):
@@ -92,6 +104,7 @@ for _entry in POINTWISE.values():
 
 
 @custom("_foreach_copy_")
+@_counted
 def foreach_copy_(self, src, non_blocking=False):
     _check([self, src])
     for target, source in zip(self, src):
@@ -102,6 +115,7 @@ def foreach_copy_(self, src, non_blocking=False):
 
 
 @custom("_foreach_zero_")
+@_counted
 def foreach_zero_(self):
     _check([self])
     for tensor in self:
