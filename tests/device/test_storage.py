@@ -26,6 +26,18 @@ def test_resize_grows_a_shared_storage_in_place():
     assert t.cpu().tolist() == [[0.0, 1.0], [9.0, 3.0]]
 
 
+def test_resize_to_its_own_size_leaves_a_view_where_it_is():
+    for device in ("cpu", D):
+        whole = torch.zeros(10, device=device)
+        view = whole[1::2]
+        assert view.resize_(5).stride() == (2,) and view.resize_as_(torch.ones(5, device=device)).stride() == (2,)
+        torch.full((5,), 7.0, out=view)  # which resizes
+        assert whole.tolist() == [0.0, 7.0] * 5, "the elements between stay as they are"
+        image = torch.zeros(2, 3, 4, 5, device=device).to(memory_format=torch.channels_last)
+        assert image.resize_(2, 3, 4, 5).stride() == (60, 1, 15, 3)
+        assert image.resize_(2, 3, 4, 5, memory_format=torch.contiguous_format).stride() == (60, 20, 5, 1)
+
+
 def test_storage_resize_to_nothing_and_back():
     t = torch.ones(6, device=D)
     assert t.untyped_storage().resize_(0).nbytes() == 0
