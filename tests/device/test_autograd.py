@@ -53,25 +53,78 @@ def test_hooks():
     assert seen == [D]
 
 
-def test_custom_functions_run_on_autograd_s_thread():
-    threads = []
+class _Watched(torch.autograd.Function):
+    """The square; keeps the threads that asked for its gradient, and fails where it is negative."""
 
-    class Double(torch.autograd.Function):
+    threads: list = []
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        _Watched.threads.append(threading.get_ident())
+        (x,) = ctx.saved_tensors
+        if x[0].item() < 0:
+            raise ArithmeticError("negative")
+        return g * 2 * x
+
+
+def test_gradients_are_computed_on_the_calling_thread():
+    asked = []
+
+    def run():
+        asked.append(threading.get_ident())
+        x = torch.full((2,), 3.0, device=D, requires_grad=True)
+        _Watched.apply(x).sum().backward()
+        assert x.grad.cpu().tolist() == [6.0, 6.0]
+
+    _Watched.threads.clear()
+    run()
+    other = threading.Thread(target=run)
+    other.start()
+    other.join()
+    assert _Watched.threads == asked and len(set(asked)) == 2
+
+
+@pytest.mark.parametrize("threaded", [True, False])
+def test_the_choice_of_threads_is_the_callers_again(threaded):
+    with torch.autograd.set_multithreading_enabled(threaded):
+        x = torch.full((2,), -3.0, device=D, requires_grad=True)
+        with pytest.raises(ArithmeticError):
+            torch.autograd.grad(_Watched.apply(x).sum(), x)
+        assert torch._C._is_multithreading_enabled() == threaded
+        x = torch.full((2,), 3.0, device=D, requires_grad=True)
+        y = _Watched.apply(x)
+        edge = torch.autograd.graph.get_gradient_edge(y)
+        (g,) = torch.autograd.grad(edge, x, torch.ones_like(y))
+        assert g.cpu().tolist() == [6.0, 6.0]
+        assert torch._C._is_multithreading_enabled() == threaded
+
+
+def test_gradients_within_gradients():
+    """Deeper than the engine goes on one thread."""
+
+    class Nested(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
+        def forward(ctx, x, depth):
+            ctx.depth = depth
             return x * 2
 
         @staticmethod
         def backward(ctx, g):
-            threads.append(threading.get_ident())
-            (x,) = ctx.saved_tensors
-            return g * 2 * x
+            if ctx.depth:
+                with torch.enable_grad():
+                    y = torch.ones(2, device=g.device, requires_grad=True)
+                    Nested.apply(y, ctx.depth - 1).sum().backward()
+                return g * y.grad, None
+            return g * 2, None
 
-    x = torch.full((2,), 3.0, device=D, requires_grad=True)
-    Double.apply(x).sum().backward()
-    assert x.grad.cpu().tolist() == [6.0, 6.0]
-    assert len(threads) == 1
+    x = torch.ones(2, device=D, requires_grad=True)
+    Nested.apply(x, 80).sum().backward()
+    assert x.grad.cpu().tolist() == [2.0, 2.0]
 
 
 def test_gradcheck():

@@ -1,4 +1,4 @@
-"""Several threads at once, and gradients from autograd's own."""
+"""Several threads at once, with gradients."""
 
 import gc
 import threading

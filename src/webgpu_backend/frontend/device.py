@@ -2,6 +2,7 @@
 
 import os
 import types
+from functools import wraps
 
 import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
@@ -268,6 +269,7 @@ def register() -> types.ModuleType:
     _setup_privateuseone_for_python_backend(T.NAME, backend_module=m, hook=_Hooks(), device_guard=_Guard())
     T.DEVICE = torch.device(T.NAME, 0)
     _patch_accelerator()
+    _patch_backward()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
     return m
@@ -276,6 +278,25 @@ def register() -> types.ModuleType:
 def _after_fork() -> None:
     T.disconnect()
     hot.reset()
+
+
+def _patch_backward() -> None:
+    """Gradients are computed on the thread that asks for them: torch's engine hands an accelerator's nodes to a thread
+    of its own and waits, and waking two threads takes longer than most operators."""
+    run = torch.autograd.graph._engine_run_backward
+    threaded, choose = torch._C._is_multithreading_enabled, torch._C._set_multithreading_enabled
+
+    @wraps(run)
+    def run_backward(outputs, *args, **kwargs):
+        if not (isinstance(outputs[0], torch.Tensor) and outputs[0].device.type == T.NAME and threaded()):
+            return run(outputs, *args, **kwargs)
+        choose(False)
+        try:
+            return run(outputs, *args, **kwargs)
+        finally:
+            choose(True)
+
+    torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = run_backward
 
 
 def _patch_accelerator() -> None:
