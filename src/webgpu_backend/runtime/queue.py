@@ -61,6 +61,8 @@ class Queue:
         self.bound: Pipeline | None = None
         self.bound_params: bytes | None = None
         self.used: list[tuple] = []  # the buffers of each command in the open batch
+        self._looked = 0  # how many of them an upload has asked about, and the blocks of these
+        self._seen: set[Block] = set()
         self.count = 0
         self.limit = FIRST_BATCH
         gpu = caps.kind == "gpu"
@@ -269,6 +271,8 @@ class Queue:
         self._submitted += batch
         self.submits += 1
         self.used.clear()
+        self._seen.clear()
+        self._looked = 0
         self._arena_used = 0
         if self._ring_used:
             _write_buffer(self.queue, self._ring_block.handle, 0, ffi.from_buffer(self._ring), self._ring_used)
@@ -321,7 +325,10 @@ class Queue:
     # -- copies between host and device
 
     def _is_used(self, block: Block) -> bool:
-        return any(block is (b.block if type(b) is Window else b) for key in self.used for b in key)
+        for buffers in self.used[self._looked :]:
+            self._seen.update([b.block if type(b) is Window else b for b in buffers])
+        self._looked = len(self.used)
+        return block in self._seen
 
     def write(self, block: Block, offset: int, pointer, nbytes: int) -> None:
         """Host memory to a block, after everything recorded so far; offset and nbytes are multiples of four.
