@@ -91,6 +91,49 @@ def test_fused_is_one_dispatch_for_each_parameter():
     assert webgpu_backend.stats()["dispatches"] - before <= 2 * len(params)  # the step counts, and the steps
 
 
+@pytest.mark.parametrize("name", ["adam", "adam_amsgrad", "adamw"])
+def test_adam_by_default_is_one_dispatch_for_each_parameter(name):
+    import webgpu_backend
+
+    params = [nn.Parameter(torch.ones(5, device=D)) for _ in range(6)]
+    optimizer = MAKERS[name](params)
+    for p in params:
+        p.grad = torch.ones(5, device=D)
+    optimizer.step()
+    before = webgpu_backend.stats()["dispatches"]
+    optimizer.step()
+    assert webgpu_backend.stats()["dispatches"] - before <= len(params)
+    step = optimizer.state[params[0]]["step"]
+    assert step.is_cpu and step.item() == 2
+
+
+@pytest.mark.parametrize("case", ["late", "dtypes", "devices", "complex", "rate", "strided", "maximize"])
+def test_adam_by_default(case):
+    """Parameters that come later, and those of which one kernel cannot take all."""
+
+    def run(device):
+        dtypes = {"dtypes": torch.bfloat16, "complex": torch.complex64}
+        second = torch.linspace(-1, 1, 12, dtype=dtypes.get(case, torch.float32))
+        where = "cpu" if case == "devices" else device
+        values = [torch.linspace(-1, 1, 7).to(device), second.view(3, 4).to(where)]
+        if case == "strided":
+            values[1] = values[1].t()
+        params = [nn.Parameter(v) for v in values]
+        optimizer = torch.optim.AdamW(params, lr=1 if case == "rate" else 0.05, maximize=case == "maximize")
+        for k in range(4):
+            for i, p in enumerate(params):
+                p.grad = None if case == "late" and i == 1 and k < 2 else p.detach() * (k + 1) + 0.5
+            optimizer.step()
+        counts = [optimizer.state[p]["step"].item() for p in params]
+        return [p.detach().cpu() for p in params], counts
+
+    (expected, counts), (got, seen) = run("cpu"), run(D)
+    assert counts == seen
+    for e, g in zip(expected, got):
+        low = e.dtype == torch.bfloat16
+        torch.testing.assert_close(g, e, rtol=2e-2 if low else 1e-5, atol=1e-2 if low else 1e-6)
+
+
 @pytest.mark.parametrize("name", ["sgd_momentum", "adam", "adamw"])
 def test_grad_scale_and_found_inf(name):
     """The scaler hands its tensors to a fused step: gradients are unscaled there, and a bad step changes nothing."""

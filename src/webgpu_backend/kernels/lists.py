@@ -39,10 +39,11 @@ def slots_of(operands: tuple[Operand, ...], fresh: int, scalars: int, caps: Caps
 
 
 def share(counts: list[int], limit: int, caps: Caps) -> int:
-    """How many of the next tensors, of these element counts, go to one dispatch: few numbers, hence few programs."""
-    if len(counts) < limit:
-        return 1 << len(counts).bit_length() - 1 if caps.kind == "gpu" else 1
-    return limit if caps.kind == "gpu" or max(counts[:limit]) <= SMALL else 1
+    """How many of the next tensors, of these element counts, go to one dispatch. On a software adapter few numbers,
+    hence few programs: there a dispatch less gains nothing."""
+    if caps.kind == "gpu":
+        return min(len(counts), limit)
+    return limit if len(counts) >= limit and max(counts[:limit]) <= SMALL else 1
 
 
 @cache

@@ -134,6 +134,26 @@ custom("_fused_adam_", "_fused_adam_.tensor_lr")(_adam(False))
 custom("_fused_adamw_", "_fused_adamw_.tensor_lr")(_adam(True))
 
 
+def adam_step(
+    params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, *, amsgrad, beta1, beta2, lr, weight_decay, eps,
+    maximize, decoupled_weight_decay, has_complex, differentiable, **_rest,
+) -> bool:  # fmt: skip
+    """A step of torch.optim's Adam or AdamW whose step counts are on the CPU, by the fused kernel. False, and nothing
+    done, where torch's own sequence of operators must take it."""
+    plain = lr.__class__ is float and beta1.__class__ is float and beta2.__class__ is float
+    if has_complex or differentiable or not plain or not all([s.is_cpu for s in state_steps]):
+        return False
+    counts = [s.item() + 1 for s in state_steps]
+    run = _adam_kernel(decoupled_weight_decay, amsgrad, maximize, weight_decay != 0, False, False)
+    scalars = (weight_decay, 1 - beta1, beta2, 1 - beta2, _log(beta1), _log(beta2), eps)
+    moments = [exp_avgs, exp_avg_sqs] + ([max_exp_avg_sqs] if amsgrad else [])
+    counts = counts[0] if min(counts) == max(counts) else counts
+    if not _together(run, [params, grads, *moments], lr, None, None, [counts], scalars):
+        return False
+    torch._foreach_add_(state_steps, torch.tensor(1.0), alpha=1.0)
+    return True
+
+
 @cache
 def _sgd_kernel(momentum: bool, first: bool, nesterov: bool, maximize: bool, scaled: bool, found: bool) -> _Step:
     source = _gradient(scaled, maximize, True)
