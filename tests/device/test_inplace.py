@@ -126,3 +126,29 @@ def test_mixed_devices_are_refused():
     with pytest.raises(RuntimeError, match="same device"):
         torch.ones(2, device=D).add_(torch.ones(2))
     assert (torch.ones(2, device=D) + torch.tensor(2.0)).cpu().tolist() == [3.0, 3.0], "0-dim CPU tensors join"
+
+
+def test_out_of_operators_that_torch_asks_for_another_device():
+    x = torch.tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 5.0]])
+    for device in ("cpu", "webgpu"):
+        values, indices = torch.zeros(2, 2, device=device)[:, 0], torch.zeros(2, dtype=torch.int64, device=device)
+        torch.mode(x.to(device), 1, out=(values, indices))
+        assert values.tolist() == [3.0, 2.0] and indices.tolist() == [2, 1] and values.stride() == (2,)
+        with pytest.raises(RuntimeError, match="expected scalar type 'Float' but got 'Int' for values output"):
+            torch.mode(x.to(device), 1, out=(values.int(), indices))
+        with pytest.raises(TypeError, match="can't be cast to the desired output type Int"):
+            torch.cat([x.to(device)], out=torch.empty(0, dtype=torch.int32, device=device))
+
+
+def test_out_beside_arguments_that_are_changed():
+    """Batch norm with out= also writes the running statistics."""
+    results = []
+    for device in ("cpu", "webgpu"):
+        x = torch.arange(12.0).view(3, 4).to(device)
+        mean, variance = torch.zeros(4, device=device), torch.ones(4, device=device)
+        out = [torch.empty(0, device=device) for _ in range(3)]
+        names = dict(zip(("out", "save_mean", "save_invstd"), out))
+        torch.ops.aten._native_batch_norm_legit.out(x, None, None, mean, variance, True, 0.1, 1e-5, **names)
+        results.append([t.cpu() for t in (*out, mean, variance)])
+    for got, want in zip(*reversed(results)):
+        torch.testing.assert_close(got, want)

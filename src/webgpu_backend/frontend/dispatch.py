@@ -1,12 +1,12 @@
 """Registers the table with torch: functional, in-place and out= overloads are read from the aten schemas."""
 
 import re
+from dataclasses import replace
 from functools import partial
 
 import torch
 
 from ..dtypes import Unsupported
-from ..kernels.pointwise import Spec
 from ..ops import hot
 from ..ops.elementwise import Elementwise, runner
 from ..ops.table import CHOICES, CUSTOM, POINTWISE, Choice, Pointwise
@@ -264,6 +264,5 @@ def _without_scalars(entry: Pointwise, defaults: dict) -> Elementwise | None:
     source = spec.source
     for name, value in defaults.items():
         source = re.sub(rf"\b{name}\b", f"({value!r})", source)
-    return Elementwise(
-        Pointwise(entry.aten, Spec(spec.name, source, spec.inputs, (), spec.types, spec.outputs), entry.promote)
-    )
+    plain = replace(spec, source=source, scalars=())
+    return Elementwise(replace(entry, spec=plain, check=None))

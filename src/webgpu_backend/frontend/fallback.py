@@ -119,16 +119,24 @@ def _written(op) -> tuple[tuple[int, str], ...]:
 
 
 @cache
+def _outs(op) -> tuple[str, ...]:
+    """Names of the out= arguments."""
+    names = {n for _, n in _written(op)}
+    return tuple(a.name for a in op._schema.arguments if a.kwarg_only and a.name in names)
+
+
+@cache
 def _functional_of(op):
     """The overload that computes what an in-place or out= overload writes."""
     written = _written(op)
     if not written:
         return None
     namespace, full = op._schema.name.split("::")
-    names = {n for _, n in written}
     schema_args = [a for a in op._schema.arguments]
-    if any(a.kwarg_only and a.name in names for a in schema_args):
-        base, wanted = full, [(a.name, str(a.type)) for a in schema_args if a.name not in names]
+    outs = set(_outs(op))
+    rest = {n for _, n in written} - outs if outs else set()  # running statistics, beside what is asked for in out=
+    if outs:
+        base, wanted = full, [(a.name, str(a.type)) for a in schema_args if a.name not in outs]
     elif full.endswith("_") and not full.endswith("__"):
         base, wanted = full[:-1], [(a.name, str(a.type)) for a in schema_args]
     else:
@@ -138,7 +146,7 @@ def _functional_of(op):
         return None
     for overload in packet.overloads():
         candidate = getattr(packet, overload)
-        if _written(candidate):
+        if {n for _, n in _written(candidate)} != rest:
             continue
         if [(a.name, str(a.type)) for a in candidate._schema.arguments] == wanted:
             return candidate
@@ -147,15 +155,15 @@ def _functional_of(op):
 
 def _through_functional(op, functional, args, kwargs):
     """op = functional, then a copy into what op writes."""
-    written = _written(op)
-    names = [n for _, n in written]
-    inplace = not any(n in kwargs for n in names)
+    outs = _outs(op)
+    inplace = not outs
     if inplace:
         result = functional(*args, **kwargs)
-        targets = [args[i] for i, _ in written]
+        targets = [args[i] for i, _ in _written(op)]
     else:
-        targets = [kwargs.pop(n) for n in names]
-        result = functional(*args, **kwargs)
+        rest = {n: v for n, v in kwargs.items() if n not in outs}
+        targets = [kwargs[n] for n in outs]
+        result = functional(*args, **rest)
     results = result if isinstance(result, (tuple, list)) else (result,)
     if len(targets) == 1 and isinstance(targets[0], (list, tuple)):
         results = (results,)

@@ -240,10 +240,12 @@ class Emitter:
         return self._function(_CALLS[op], t, [a, b])
 
     def _compare(self, op: str, a: str, b: str, t: str) -> str:
-        if t in ("i64", "u64", "c64") and (t, op) not in (("c64", "<"), ("c64", ">")):
+        if t in ("i64", "u64", "c64"):
             if op in ("==", "!="):
                 equal = f"all({a} == {b})"
                 return equal if op == "==" else f"(!{equal})"
+            if t == "c64":
+                raise Unsupported("webgpu: complex numbers have no order")
             return f"{t}_{_CALLS[op]}({a}, {b})"
         # `!=` is false for NaN on one software driver; `!(x == y)` is right everywhere.
         if op == "!=":
@@ -267,6 +269,8 @@ class Emitter:
                 raise Unsupported("webgpu: negation of bool")
             return Value(f"(-{value.text})", value.type)
         if isinstance(node.op, ast.Invert):
+            if value.type not in _WHOLE:
+                raise Unsupported(f"webgpu: the bits of {value.type}")
             if value.type == "bool":
                 return Value(f"(!{value.text})", "bool")
             return Value(f"(~{value.text})", value.type)

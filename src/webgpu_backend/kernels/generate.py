@@ -8,7 +8,8 @@ from ..program import Caps, Program
 from . import elements
 from .expression import Emitter, convert, wgsl_type
 from .layout import grid
-from .pointwise import GROUPS, PACKERS, WORKGROUP, _scalar_fields, _scalar_text
+from .numbers import PACKERS
+from .pointwise import GROUPS, WORKGROUP, _scalar_fields, _scalar_text
 from .render import render
 
 

@@ -1,12 +1,13 @@
 """Elementwise kernels: one expression over any dtypes, layouts and broadcasts."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from struct import Struct, pack
+from struct import pack
 
 from ..dtypes import ALL, UINT32, DType, carrier
 from ..program import Caps, Program
-from . import elements, library
+from . import elements, library, numbers
 from .expression import Emitter, convert, wgsl_type
 from .layout import View, broadcast_strides, collapse, contiguous_strides, grid, numel, order_by, spread
 from .render import render
@@ -26,7 +27,8 @@ class Spec:
     """An elementwise operator: `inputs` and `scalars` name what `source` uses.
 
     `types` gives names a carrier of their own ("bool", "i32", "own": the operand's dtype) instead of the compute
-    dtype; `outputs` is one carrier per output: "T" (compute), or fixed.
+    dtype; `outputs` is one carrier per output: "T" (compute), or fixed. Numbers among the inputs wrap to the compute
+    dtype, or are `checked`: they must fit, as whole scalars must.
     """
 
     name: str
@@ -35,17 +37,18 @@ class Spec:
     scalars: tuple[str, ...] = ()
     types: tuple[tuple[str, str], ...] = ()
     outputs: tuple[str, ...] = ("T",)
+    checked: bool = False
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A planned dispatch; scalar bytes, one value per `scalar_formats` entry, follow `params`."""
+    """A planned dispatch; the bytes of scalars, one for each of `packers`, follow `params`."""
 
     program: Program
     params: bytes
     grid: tuple[int, int, int]
     bindings: tuple[int, ...]  # indices into inputs + outputs, in binding order
-    scalar_carriers: tuple[str, ...]
+    packers: tuple[Callable[[object], bytes], ...]
 
 
 def plan(
@@ -108,7 +111,7 @@ def plan(
     tiled = caps.kind == "gpu" and inner4 and bool(crossed)
     signature = tuple((v.dtype.name, m) for v, m in zip(views, modes))
     scalar_slots = tuple(i for i, v in enumerate(inputs) if v is None)
-    program, scalar_carriers = _program(
+    program, packers = _program(
         spec, compute.name, signature, n_in, scalar_slots, rank, inner4, tiled, tuple(aliases), caps
     )
     words = [n, *dims[:-1]]
@@ -128,7 +131,7 @@ def plan(
         workgroup, turns = _walk([v.dtype for v in views], modes, caps)
         groups = grid(-(-n // (4 * turns)), workgroup, caps)
     bound = tuple(i for i in tensor_inputs if aliases[i] is None) + tuple(len(inputs) + k for k in range(len(outputs)))
-    return Kernel(program, params, groups, bound, scalar_carriers)
+    return Kernel(program, params, groups, bound, packers)
 
 
 def _as_words(source: View, target: View, owned: bool) -> tuple[list[View], list[View]]:
@@ -188,6 +191,9 @@ def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, ti
 
     # The operator as a function of one lane.
     texts = {n: _scalar_text(n, scalar_types[n]) for n in scalar_names}
+    for n, d in zip(tensor_names, dtypes):
+        if types.get(n, "T") == "T" and d.carrier not in ("f32", "bool") and d.size > ALL[compute_name].size:
+            texts[n] = _wrapped(n, compute_name)  # a wider tensor of no dimensions joins as a number does
     emitter = Emitter(operand_types | scalar_types, texts, caps.i64)
     body = emitter.program(spec.source, list(zip(outs, result_types)))
     arguments = ", ".join(f"{n}: {wgsl_type(t)}" for n, t in operand_types.items())
@@ -234,8 +240,13 @@ def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, ti
         rows="p.d1" if rank > 2 else "p.n / p.d0",
     )
     access = "".join("r" if a == "read" else "w" for _, a, _ in bindings)
-    carriers = tuple(scalar_types[n] for n in scalar_names)
-    return Program(name, source, access, 4 * len(fields)), carriers
+    whole = compute in ("i32", "u32", "i64", "u64", "n64", "nu64")
+    packers = []
+    for n in scalar_names:
+        computed = types.get(n, "T") == "T"
+        checked = computed and (spec.checked or (whole and n in spec.scalars))
+        packers.append(numbers.packer(scalar_types[n], compute_name if computed else "", checked))
+    return Program(name, source, access, 4 * len(fields)), tuple(packers)
 
 
 def _nth_tensor(k: int, scalar_slots: tuple[int, ...]) -> int:
@@ -283,39 +294,12 @@ def _scalar_text(name: str, carrier_: str) -> str:
     return f"p.s_{name}"
 
 
-def _pack_f32(value) -> bytes:
-    try:
-        return _F32.pack(value)
-    except OverflowError:
-        return _F32.pack(float("inf") if value > 0 else float("-inf"))
-
-
-def _pack_c64(value) -> bytes:
-    value = complex(value)
-    return _pack_f32(value.real) + _pack_f32(value.imag)
-
-
-def _pack_f64(value) -> bytes:
-    rest, words = float(value), b""
-    for _ in range(3):
-        word = _pack_f32(rest)
-        part = _F32.unpack(word)[0]
-        words += word
-        rest = rest - part if part - part == 0.0 else 0.0
-    return words
-
-
-_F32, _U32, _U64 = Struct("<f"), Struct("<I"), Struct("<Q")
-PACKERS = {
-    "f32": _pack_f32,
-    "i32": lambda v: _U32.pack(int(v) & 0xFFFFFFFF),
-    "u32": lambda v: _U32.pack(int(v) & 0xFFFFFFFF),
-    "bool": lambda v: _U32.pack(bool(v)),
-    "c64": _pack_c64,
-    "f64": _pack_f64,
-    **dict.fromkeys(("i64", "n64", "u64", "nu64"), lambda v: _U64.pack(int(v) & 0xFFFFFFFFFFFFFFFF)),
-}
-"""By carrier: a Python number as parameter words."""
+def _wrapped(text: str, dtype: str) -> str:
+    """An integer as a narrower one has it."""
+    if dtype not in ("int8", "int16", "uint8", "uint16"):
+        return text
+    bits = 8 * ALL[dtype].size
+    return f"({text} & {(1 << bits) - 1})" if dtype[0] == "u" else f"extractBits({text}, 0u, {bits}u)"
 
 
 def _main(

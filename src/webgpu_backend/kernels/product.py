@@ -11,7 +11,8 @@ from ..dtypes import DType
 from ..program import Caps, Program
 from . import elements
 from .expression import Emitter, wgsl_type
-from .pointwise import PACKERS, _scalar_fields, _scalar_text
+from .numbers import PACKERS
+from .pointwise import _scalar_fields, _scalar_text
 
 
 class Matrix(NamedTuple):

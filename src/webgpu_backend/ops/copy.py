@@ -95,7 +95,7 @@ def _copier(target: torch.dtype, text: str, name: str = "copy", format=None) -> 
     found = _copiers.get((target, text, name, format))
     if found is None:
         types = (("a", "own"),) if text == "a" and name == "copy" else ()
-        found = _Copy(Pointwise(f"{name}_", Spec(name, text, types=types), "none"))
+        found = _Copy(Pointwise(f"{name}_", Spec(name, text, types=types, checked=True), "none"))
         found.target, found.format = target, format
         _copiers[target, text, name, format] = found
     return found
@@ -332,13 +332,10 @@ def fill(tensor: torch.Tensor, value) -> torch.Tensor:
         if tensor.is_contiguous():  # sixteen bytes a thread, not thirty-two
             fill(tensor.view(-1).view(torch.int32), 0)  # flat: a last dimension of one may have any stride
             return tensor
-    try:
-        entry = _copier(tensor.dtype, "a", "fill")
-        if value.__class__ in (float, int, bool):
-            return entry.fill(value, tensor)
-        return entry.call_into((value,), (), (tensor,), inplace=True)
-    except OverflowError:
-        raise RuntimeError(f"value cannot be converted to type {tensor.dtype} without overflow") from None
+    entry = _copier(tensor.dtype, "a", "fill")
+    if value.__class__ in (float, int, bool):
+        return entry.fill(value, tensor)
+    return entry.call_into((value,), (), (tensor,), inplace=True)
 
 
 @custom("fill_.Scalar")

@@ -45,7 +45,7 @@ class Call:
             self.params = kernel.params
             self.grid = kernel.grid
             self.bindings = kernel.bindings
-            self.packers = [pointwise.PACKERS[c] for c in kernel.scalar_carriers]
+            self.packers = kernel.packers
 
 
 def _key(x):
@@ -148,8 +148,8 @@ class Elementwise:
         kernel = pointwise.plan(self.entry.spec, T.DTYPES[compute], in_views, out_views, owned, aliases, caps)
         params = kernel.params
         values = [x.item() if isinstance(x, _Tensor) else x for x in inputs if _is_scalar(x)]
-        for carrier, value in zip(kernel.scalar_carriers, [*values, *scalars]):
-            params += pointwise.PACKERS[carrier](value)
+        for pack, value in zip(kernel.packers, [*values, *scalars]):
+            params += pack(value)
         buffers = iter([w for w, _ in windows])
         everything = [None if _is_scalar(x) else next(buffers) for x in inputs] + list(buffers)
         hot.record(kernel.program, tuple([everything[i] for i in kernel.bindings]), params, kernel.grid)
@@ -195,6 +195,8 @@ class Elementwise:
         return _output_strides(tensors, shape)
 
     def _dtypes(self, inputs):
+        if self.entry.admit is not None:
+            self.entry.admit(inputs)
         fixed = dict(self.entry.spec.types)
         promoted = [x for x, n in zip(inputs, self.entry.spec.inputs) if n not in fixed]
         promote = self.entry.promote

@@ -5,7 +5,8 @@ import torch
 from .. import tensor as T
 from ..kernels import lists as kernel
 from ..kernels.lists import Operand
-from ..kernels.pointwise import PACKERS, Spec
+from ..kernels.numbers import PACKERS
+from ..kernels.pointwise import Spec
 from ..launch import caps
 from ..runtime.gpu import gpu
 

@@ -11,7 +11,7 @@ from .copy import device_copy
 from .elementwise import Elementwise, _scalar_name, broadcast_shape
 from .table import Pointwise, custom
 
-_SPEC = Spec("masked_fill", "where(b, c, a)", ("a", "b", "c"), (), (("b", "bool"), ("c", "T")))
+_SPEC = Spec("masked_fill", "where(b, c, a)", ("a", "b", "c"), (), (("b", "bool"), ("c", "T")), checked=True)
 _fill = Elementwise(Pointwise("masked_fill", _SPEC, "none"))
 
 
@@ -133,13 +133,6 @@ def _check_fill(self, mask, value):
                 "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.dim()} dimension(s)."
             )
-        return
-    if isinstance(value, complex) and not self.dtype.is_complex:
-        raise RuntimeError(f"value cannot be converted to type {self.dtype} without overflow")
-    if not self.dtype.is_floating_point and not self.dtype.is_complex and self.dtype is not torch.bool:
-        limits = torch.iinfo(self.dtype)
-        if not limits.min <= value <= limits.max:
-            raise RuntimeError(f"value cannot be converted to type {self.dtype} without overflow")
 
 
 @custom("masked_fill.Scalar", "masked_fill.Tensor")

@@ -20,10 +20,36 @@ def _check_alpha(inputs, scalars):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
 
 
+def _no_bool(inputs):
+    kinds = [x.dtype if isinstance(x, torch.Tensor) else type(x) for x in inputs]
+    bools = [k in (torch.bool, bool) for k in kinds]
+    if all(bools):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
+        )
+    if any(bools):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
+            "use the `~` or `logical_not()` operator instead."
+        )
+
+
+def _no_whole_quotient(inputs):
+    if not any(x.is_floating_point() or x.is_complex() for x in inputs[1:]):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a "
+            "true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value "
+            "* torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / "
+            "tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value "
+            "* tensor1 / tensor2), for all dtypes."
+        )
+
+
 # arithmetic
 binary("add", "a + b * alpha", scalars=("alpha",), check=_check_alpha)
-binary("sub", "a - b * alpha", scalars=("alpha",), check=_check_alpha)
-binary("rsub", "b - a * alpha", scalars=("alpha",), check=_check_alpha)
+binary("sub", "a - b * alpha", scalars=("alpha",), check=_check_alpha, admit=_no_bool)
+binary("rsub", "b - a * alpha", scalars=("alpha",), check=_check_alpha, admit=_no_bool)
 binary("mul", "a * b")
 binary("div", "a / b", promote=F)
 binary("remainder", "a % b")
@@ -264,13 +290,13 @@ for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh
 # selection, bounds and mixing
 ternary("where", "where(a, b, c)", types={"a": "bool"})
 ternary("addcmul", "a + b * c * value", scalars=("value",))
-ternary("addcdiv", "a + b / c * value", scalars=("value",))
+ternary("addcdiv", "a + b / c * value", scalars=("value",), admit=_no_whole_quotient)
 ternary("lerp", "where(abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c))")
-binary("clamp_min", "max(a, b)")
-binary("clamp_max", "min(a, b)")
-_CLAMP = expression("clamp", "min(max(a, b), c)", 3)
-_CLAMP_MIN = expression("clamp_min", "max(a, b)", 2)
-_CLAMP_MAX = expression("clamp_max", "min(a, b)", 2)
+binary("clamp_min", "max(a, b)", checked=True)
+binary("clamp_max", "min(a, b)", checked=True)
+_CLAMP = expression("clamp", "min(max(a, b), c)", 3, checked=True)
+_CLAMP_MIN = expression("clamp_min", "max(a, b)", 2, checked=True)
+_CLAMP_MAX = expression("clamp_max", "min(a, b)", 2, checked=True)
 
 
 @choose("clamp")

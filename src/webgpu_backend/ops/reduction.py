@@ -8,7 +8,7 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import reduce as R
 from ..kernels.layout import View, contiguous_strides, numel
-from ..kernels.pointwise import PACKERS
+from ..kernels.numbers import PACKERS
 from ..kernels.pointwise import Spec as PointwiseSpec
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu

@@ -7,6 +7,7 @@ from torch._prims_common import canonicalize_dim
 
 from .. import tensor as T
 from ..kernels import index as index_kernel
+from ..kernels import numbers
 from ..kernels import scatter as kernel
 from ..kernels.layout import grid, numel
 from ..kernels.pointwise import WORKGROUP
@@ -49,10 +50,8 @@ def apart(self: torch.Tensor, *others):
 def bits(value, dtype: torch.dtype) -> bytes:
     """A number as one element's bits, for the end of a kernel's parameters."""
     item = dtype.itemsize
-    try:
-        number = torch.tensor(value, dtype=dtype).view(_BITS[item]).item() & _MASK[item]
-    except (RuntimeError, OverflowError):
-        raise RuntimeError(f"value cannot be converted to type {dtype} without overflow") from None
+    numbers.check(value, str(dtype).removeprefix("torch."))
+    number = torch.tensor(value, dtype=dtype).view(_BITS[item]).item() & _MASK[item]
     return struct.pack("<Q" if item == 8 else "<I", number)
 
 

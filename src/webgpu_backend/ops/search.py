@@ -7,6 +7,8 @@ from .. import dtypes
 from .. import tensor as T
 from ..kernels import search
 from ..launch import caps, launch
+from .copy import device_copy
+from .elementwise import _scalar_name, resize_output
 from .indexed import run
 from .scan import accumulate, blocks_of
 from .sort import _ready, _reduced, fits_quick, quick_pairs, sorted_pairs, take
@@ -224,6 +226,20 @@ def mode(self, dim=-1, keepdim=False):
     values, indices = take("take", x, sizes, pairs, stride, (outer, length, inner), length)
     where = best.unsqueeze(1)
     return values.gather(1, where).reshape(shape), indices.gather(1, where).reshape(shape)
+
+
+@custom("mode.values")
+def mode_out(self, dim=-1, keepdim=False, *, values, indices):
+    """Registered because torch's own asks for a device that it knows."""
+    found = mode(self, dim, keepdim)
+    for out, result in zip((values, indices), found):
+        if out.dtype != result.dtype:
+            wanted, given = _scalar_name(result.dtype), _scalar_name(out.dtype)
+            name = "values" if out is values else "indices"
+            raise RuntimeError(f"expected scalar type '{wanted}' but got '{given}' for {name} output")
+        resize_output(out, result.shape)
+        device_copy(result, out)
+    return values, indices
 
 
 @custom("histc")

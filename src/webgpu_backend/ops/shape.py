@@ -12,7 +12,7 @@ from ..launch import caps, launch
 from ..runtime.errors import BindingTooLarge
 from . import hot
 from .copy import device_copy, fill
-from .elementwise import resize_output
+from .elementwise import _scalar_name, resize_output
 from .indexing import key_of, remember
 from .remember import remembered
 from .scatter import bits, duplicate
@@ -129,7 +129,8 @@ def _cat_strides(parts, shape):
 def cat_out(tensors, dim=0, *, out):
     result = cat(tensors, dim)
     if not torch.can_cast(result.dtype, out.dtype):
-        raise RuntimeError(f"torch.cat(): input types can't be cast to the desired output type {out.dtype}")
+        name = _scalar_name(out.dtype)
+        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {name}")
     resize_output(out, result.shape)
     device_copy(result, out)
     return out

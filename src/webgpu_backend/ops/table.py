@@ -15,6 +15,7 @@ class Pointwise:
     spec: Spec
     promote: str = "default"  # default, int_to_float, always_bool, complex_to_float, bool_to_long, none
     check: Callable[[tuple, tuple], None] | None = None  # raises torch's error for bad inputs and scalars
+    admit: Callable[[tuple], None] | None = None  # raises torch's error for inputs of a dtype; asked once for a plan
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,13 @@ def expression(
     types: dict[str, str] | None = None,
     outputs: tuple[str, ...] | None = None,
     check: Callable[[tuple, tuple], None] | None = None,
+    checked: bool = False,
+    admit: Callable[[tuple], None] | None = None,
 ) -> Pointwise:
     """An entry under no aten name of its own: for `choose`, and for operators that need more than one kernel."""
     outputs = outputs or (("bool",) if promote == "always_bool" else ("T",))
-    spec = Spec(name, source, tuple(_LETTERS[:arity]), scalars, tuple((types or {}).items()), outputs)
-    entry = Pointwise(name, spec, promote, check)
+    spec = Spec(name, source, tuple(_LETTERS[:arity]), scalars, tuple((types or {}).items()), outputs, checked)
+    entry = Pointwise(name, spec, promote, check, admit)
     ENTRIES.append(entry)
     return entry
 
