@@ -63,6 +63,14 @@ def numbers(*shape, dtype=torch.float32):
     return torch.randn(shape, generator=generator, dtype=dtype if dtype.is_complex else torch.float32).to(dtype)
 
 
+def test_gradients_of_slices(narrow):
+    for dtype in (torch.float32, torch.int64):
+        grad = numbers(150, 200).to(dtype)
+        for args in ([180, 200], 0, 20, 170, 1), ([150, 230], 1, 30, 230, 1), ([300, 200], 0, 0, 300, 2):
+            expected = torch.ops.aten.slice_backward(grad, *args)
+            assert torch.equal(torch.ops.aten.slice_backward(grad.to(D), *args).cpu(), expected)
+
+
 def compare(f, *inputs, tolerance=1e-5):
     """f of device tensors and the gradients of all of them, relative to the largest of the CPU's."""
     theirs = [x.clone().requires_grad_(x.is_floating_point() or x.is_complex()) for x in inputs]

@@ -118,6 +118,53 @@ def test_base_and_version_are_tracked():
     assert t._version == before + 1 == v._version
 
 
+_SLICES = (
+    (0, 2**63 - 1, 1),
+    (1, 3, 1),
+    (-2, 2**63 - 1, 1),
+    (0, -1, 1),
+    (0, 2**63 - 1, 2),
+    (1, 9, 3),
+    (2, 2, 1),
+    (9, 12, 1),
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize("sizes", [(7,), (5, 6), (2, 3, 8, 4)])
+def test_gradients_of_slices_and_selections(dtype, sizes):
+    """Put into their places among zeros, as torch's own composites do; every call twice, planned and remembered."""
+    aten = torch.ops.aten
+
+    def check(op, grad, *rest):
+        expected = op(grad, list(sizes), *rest)
+        for _ in range(2):
+            got = op(grad.to(D), list(sizes), *rest)
+            assert got.is_contiguous() and torch.equal(got.cpu(), expected), (op, rest)
+
+    for dim in range(-len(sizes), len(sizes)):
+        for cut in _SLICES:
+            grad = (torch.randn(aten.slice(torch.zeros(sizes), dim, *cut).shape) * 9).to(dtype)
+            check(aten.slice_backward, grad, dim, *cut)
+            check(aten.slice_backward, grad.movedim(0, -1).contiguous().movedim(-1, 0), dim, *cut)
+        for index in (0, -1, 1):
+            grad = (torch.randn(torch.zeros(sizes).select(dim, index).shape) * 9).to(dtype)
+            check(aten.select_backward, grad, dim, index)
+
+
+def test_gradients_of_slices_see_conjugates_and_have_gradients():
+    grad = torch.complex(torch.randn(3), torch.randn(3))
+    both(lambda d: torch.ops.aten.slice_backward(grad.to(d), [8], 0, 2, 5, 1))
+    both(lambda d: torch.ops.aten.slice_backward(grad.to(d).conj(), [8], 0, 2, 5, 1).resolve_conj())
+
+    def twice(d):
+        x = torch.randn(4, 6).to(d).requires_grad_()
+        (g,) = torch.autograd.grad((x[1:3, ::2] ** 3).sum() + (x[2] ** 3).sum(), x, create_graph=True)
+        return g, *torch.autograd.grad((g**2).sum(), x)
+
+    both(twice)
+
+
 @pytest.mark.parametrize(
     "call",
     [
