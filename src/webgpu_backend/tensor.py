@@ -240,6 +240,11 @@ def as_strided(tensor: torch.Tensor, size, stride, storage_offset=None) -> torch
     return _reinterpret(tensor, size, stride, offset - own)
 
 
+def element(tensor: torch.Tensor, k: int) -> torch.Tensor:
+    """One element of a fresh, contiguous tensor, without a dimension."""
+    return _reinterpret(tensor, (), (), k)
+
+
 def _check_view(tensor: torch.Tensor, size, stride, offset: int) -> None:
     """Raises what torch raises where sizes and strides leave the storage."""
     if len(size) != len(stride):

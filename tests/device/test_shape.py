@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from _compare import MOVED, same, same_gradient, values
 
 import webgpu_backend
+from tests.device._both import both
 from webgpu_backend.launch import caps
 from webgpu_backend.ops import shape
 
@@ -208,3 +209,31 @@ def test_tensor_split_by_tensors():
     same(lambda x, n: x.tensor_split(n), x, torch.tensor(3))
     same(lambda x, n: x.tensor_split(n, 0), x, torch.tensor([1, 5]))
     same_gradient(lambda x, n: x.tensor_split(n)[1], x, torch.tensor(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bool, torch.int64, torch.complex64])
+def test_stacks_of_numbers(dtype):
+    """Neighbours in memory in order, and everything that only looks like it."""
+    host = (torch.randn(9) * 3).to(dtype)
+
+    def run(d):
+        x = host.to(d)
+        each = [*x.unbind()]
+        return [
+            torch.stack(each), torch.stack(each[3:7]), torch.stack(each[::-1]), torch.stack(each[::2]),
+            torch.stack(each[:2] + each[1:3]), torch.stack(each[:1]), torch.stack([*x.clone().unbind()] + each),
+            torch.stack([each[0], -each[1].to(torch.float32) if dtype is torch.float32 else each[1]]),
+        ]  # fmt: skip
+
+    both(run)
+
+
+def test_stacks_of_numbers_with_gradients():
+    def run(d):
+        x = torch.randn(6).to(d).requires_grad_()
+        (torch.stack([*x.unbind()]) ** 3).sum().backward()
+        y = torch.stack([*x.detach().unbind()])
+        y.zero_()
+        return x.grad, x.detach(), y
+
+    both(run)

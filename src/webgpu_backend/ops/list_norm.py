@@ -27,7 +27,8 @@ def foreach_norm(self, ord=2, dtype=None):
     for first, last, program, params, grid, _ in steps:
         launch(program, (*self[first:last], part), params, grid)
     launch(kernel.finish(kind, caps()), (part, starts, norms), len(counts).to_bytes(4, "little"), (len(counts), 1, 1))
-    return list(norms.to(dtype or self[0].dtype).unbind())
+    norms = norms.to(dtype or self[0].dtype)
+    return [T.element(norms, k) for k in range(len(counts))]
 
 
 def _together(tensors) -> bool:
