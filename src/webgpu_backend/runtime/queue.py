@@ -35,6 +35,7 @@ _set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
 _set_immediates = lib.wgpuComputePassEncoderSetImmediates
 _dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
 _write_buffer = lib.wgpuQueueWriteBuffer
+_finish = lib.wgpuCommandEncoderFinish
 _poll = lib.wgpuDevicePoll
 _map_async = lib.wgpuBufferMapAsync
 _mapped_range = lib.wgpuBufferGetConstMappedRange
@@ -63,6 +64,7 @@ class Queue:
         self.used: list[tuple] = []  # the buffers of each command in the open batch
         self._looked = 0  # how many of them an upload has asked about, and the blocks of these
         self._seen: set[Block] = set()
+        self.closed: list = []  # commands of batches that are ended and not yet submitted
         self.count = 0
         self.limit = FIRST_BATCH
         gpu = caps.kind == "gpu"
@@ -104,42 +106,48 @@ class Queue:
         """Encodes one dispatch into the open batch. The caller has proved sizes, aliasing and limits."""
         with self.lock:
             try:
-                pipeline = self.compiled[program]
-                group = pipeline.groups[buffers]
-            except KeyError:
-                pipeline, group = self._prepare(program, buffers)
-            encoder = self.pass_
-            if encoder is None:
-                encoder = self._begin()
-            if pipeline is not self.bound:
-                _set_pipeline(encoder, pipeline.handle)
-                self.bound = pipeline
-                self.bound_params = None
-            _set_bind_group(encoder, 0, group, 0, NULL)
-            if params is not self.bound_params:
-                if pipeline.immediate:
-                    if params:
-                        _set_immediates(encoder, 0, params, len(params))
-                else:
-                    self._set_uniform(encoder, params)
-                self.bound_params = params
-            x, y, z = grid
-            _dispatch(encoder, x, y, z)
-            self.used.append(buffers)
-            if self.recording is not None:
-                self.recording.append(Dispatch(program, buffers, params, grid))
-                if self.clock is not None:
-                    self._end_pass()  # a pass of its own for each dispatch that is timed
-            self.count = count = self.count + 1
-            if count >= self.limit:
-                self.limit = min(2 * count, LARGEST_BATCH)
-                self.flush()
-            elif x * y * z >= self.large:
-                self.large *= 2
-                self.flush()
-            elif perf_counter() > self.until:
-                self.span += MORE_SPAN
-                self.flush()
+                try:
+                    pipeline = self.compiled[program]
+                    group = pipeline.groups[buffers]
+                except KeyError:
+                    pipeline, group = self._prepare(program, buffers)
+                encoder = self.pass_
+                if encoder is None:
+                    encoder = self._begin()
+                if pipeline is not self.bound:
+                    _set_pipeline(encoder, pipeline.handle)
+                    self.bound = pipeline
+                    self.bound_params = None
+                _set_bind_group(encoder, 0, group, 0, NULL)
+                if params is not self.bound_params:
+                    if pipeline.immediate:
+                        if params:
+                            _set_immediates(encoder, 0, params, len(params))
+                    else:
+                        self._set_uniform(encoder, params)
+                    self.bound_params = params
+                x, y, z = grid
+                _dispatch(encoder, x, y, z)
+                self.used.append(buffers)
+                if self.recording is not None:
+                    self.recording.append(Dispatch(program, buffers, params, grid))
+                    if self.clock is not None:
+                        self._end_pass()  # a pass of its own for each dispatch that is timed
+                self.count = count = self.count + 1
+                if count >= self.limit:
+                    self.limit = min(2 * count, LARGEST_BATCH)
+                    self.flush()
+                elif x * y * z >= self.large:
+                    self.large *= 2
+                    self.flush()
+                elif perf_counter() > self.until:
+                    self.span += MORE_SPAN
+                    self.flush()
+            except BaseException:
+                # Perhaps an interrupt between two calls into the library: nobody knows what is bound.
+                self.bound = None
+                self.used.append(buffers)
+                raise
 
     def _prepare(self, program: Program, buffers: tuple):
         """What record looks up: compiles and binds what is new."""
@@ -167,10 +175,9 @@ class Queue:
 
     def _end_pass(self) -> None:
         if self.pass_ is not None:
-            lib.wgpuComputePassEncoderEnd(self.pass_)
-            lib.wgpuComputePassEncoderRelease(self.pass_)
-            self.pass_ = None
-            self.bound = None
+            ended, self.pass_, self.bound = self.pass_, None, None
+            lib.wgpuComputePassEncoderEnd(ended)
+            lib.wgpuComputePassEncoderRelease(ended)
 
     def _open_encoder(self):
         """The batch's encoder, outside any pass."""
@@ -260,41 +267,51 @@ class Queue:
     def flush(self) -> None:
         """Submits what is recorded. A batch that fails validation is dropped whole, and raises."""
         with self.lock:
-            if self.encoder is not None:
-                self._submit(*self._close())
+            if self.encoder is not None or self.closed:
+                self._submit()
 
-    def _close(self) -> tuple:
-        """Ends the open batch: its encoder, and its dispatches."""
+    def _submit(self) -> None:
+        """An interrupt (control-C) may fall between any two calls: what is closed is kept until it is submitted."""
+        batch = self.count
+        if self.encoder is not None:
+            self._close()
+        while self.closed:
+            command = self._command[0] = self.closed[0]
+            error_handler.capture("submit")
+            try:
+                if self.dead:
+                    raise DeviceLost(self.dead)
+                lib.wgpuQueueSubmit(self.queue, 1, self._command)
+            finally:
+                del self.closed[0]
+                error = error_handler.release("submit")
+            lib.wgpuCommandBufferRelease(command)
+            if error is not None:
+                raise classify(error[0], f"submitting {batch} dispatches: {error[1]}")
+
+    def _close(self) -> None:
+        """Ends the open batch and puts its commands with those to be submitted."""
         self._end_pass()
-        encoder, self.encoder = self.encoder, None
-        batch, self.count = self.count, 0
-        self._submitted += batch
-        self.submits += 1
-        self.used.clear()
-        self._seen.clear()
-        self._looked = 0
-        self._arena_used = 0
         if self._ring_used:
             _write_buffer(self.queue, self._ring_block.handle, 0, ffi.from_buffer(self._ring), self._ring_used)
-            self._ring_used = 0
-        return encoder, batch
-
-    def _submit(self, encoder, batch: int) -> None:
+        batch, encoder = self.count, self.encoder
+        keep, finish = self.closed.extend, map(_finish, (encoder,), (NULL,))
         error_handler.capture("batch")
-        command = lib.wgpuCommandEncoderFinish(encoder, NULL)
+        try:
+            self.encoder = None
+            keep(finish)  # one call, in which no interrupt loses the commands
+        finally:
+            error = error_handler.release("batch")
+            self._submitted += batch
+            self.submits += 1
+            self.count = self._ring_used = self._arena_used = self._looked = 0
+            self.used.clear()
+            self._seen.clear()
+            if error is not None:
+                self.closed.pop()
         lib.wgpuCommandEncoderRelease(encoder)
-        error = error_handler.release("batch")
         if error is not None:
             raise classify(error[0], f"a batch of {batch} dispatches was refused: {error[1]}")
-        if self.dead:
-            raise DeviceLost(self.dead)
-        self._command[0] = command
-        error_handler.capture("submit")
-        lib.wgpuQueueSubmit(self.queue, 1, self._command)
-        lib.wgpuCommandBufferRelease(command)
-        error = error_handler.release("submit")
-        if error is not None:
-            raise classify(error[0], f"submitting {batch} dispatches: {error[1]}")
 
     def synchronize(self) -> None:
         with self.lock:
@@ -392,13 +409,13 @@ class Queue:
         watched = self._faults is not None and self._faults.watched
         if watched:
             end += faults.BYTES
-        staging = self._staging_for(end)
+        wanted, staging = self._staging_for(end)
         encoder = self._open_encoder()
         lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, block.handle, offset, staging, 0, size)
         if watched:
             handle = self._faults.block.handle
             lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, handle, 0, staging, size, faults.BYTES)
-        self._submit(*self._close())
+        self._submit()
         status = self._status
         status[0] = 0
         error = None
@@ -416,6 +433,7 @@ class Queue:
         ffi.memmove(target, mapped, nbytes)
         words = struct.unpack(f"<{faults.WORDS}I", ffi.buffer(mapped + size, faults.BYTES)) if watched else (0,)
         lib.wgpuBufferUnmap(staging)
+        self._staging[wanted] = staging
         if watched:
             self._faults.watched = False
         if words[0]:
@@ -423,11 +441,13 @@ class Queue:
             raise faults.error(words)
 
     def _staging_for(self, size: int):
+        """A size class and a buffer of it, which is the reader's until it is unmapped again: a wait may be interrupted,
+        and work on a mapped buffer ends the process."""
         wanted = 4096
         while wanted < size:
             wanted *= 8
-        found = self._staging.get(wanted)
+        found = self._staging.pop(wanted, None)
         if found is None:
             usage = lib.WGPUBufferUsage_MapRead | lib.WGPUBufferUsage_CopyDst
-            found = self._staging[wanted] = self.pool.create_buffer(wanted, usage)
-        return found
+            found = self.pool.create_buffer(wanted, usage)
+        return wanted, found

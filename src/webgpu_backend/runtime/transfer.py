@@ -36,12 +36,18 @@ class _Stage:
 
     def release(self) -> None:
         """Waits for the threads and gives the memory back to the device."""
-        for job in self.jobs:
-            job.result()
-        self.jobs = []
+        interrupt = None
+        while self.jobs:
+            try:
+                self.jobs[-1].result()
+                self.jobs.pop()
+            except KeyboardInterrupt as error:
+                interrupt = error  # after the threads have let go of the memory
         if self.is_mapped:
-            lib.wgpuBufferUnmap(self.handle)
             self.is_mapped = False
+            lib.wgpuBufferUnmap(self.handle)
+        if interrupt is not None:
+            raise interrupt
 
 
 class Transfer:
@@ -55,11 +61,15 @@ class Transfer:
     def upload(self, block: Any, offset: int, address: int, nbytes: int) -> None:
         """Host to device, after all that was submitted; the batch must be empty."""
         stages = self._stages(lib.WGPUMapMode_Write)
-        for i, at in enumerate(range(0, nbytes, CHUNK)):
-            stage, size = stages[i % STAGES], min(CHUNK, nbytes - at)
-            self._copy(self._map(stage), address + at, size, stage)
-            stage.release()
-            self._encode(stage.handle, 0, block.handle, offset + at, size)
+        try:
+            for i, at in enumerate(range(0, nbytes, CHUNK)):
+                stage, size = stages[i % STAGES], min(CHUNK, nbytes - at)
+                self._copy(self._map(stage), address + at, size, stage)
+                stage.release()
+                self._encode(stage.handle, 0, block.handle, offset + at, size)
+        finally:
+            for stage in stages:
+                stage.release()
 
     def download(self, block: Any, offset: int, address: int, nbytes: int) -> None:
         """Device to host, after all that was recorded."""
@@ -91,21 +101,20 @@ class Transfer:
 
     def _map(self, stage: _Stage) -> int:
         stage.status[0] = 0
+        stage.is_mapped = True  # from now on: the wait may be interrupted
         with checked("mapping a staging buffer"):
             lib.wgpuBufferMapAsync(stage.handle, stage.mode, 0, CHUNK, stage.info)
             self.queue._wait()
         if stage.status[0] != lib.WGPUMapAsyncStatus_Success:
             raise DeviceError(f"mapping a staging buffer failed with status {stage.status[0]}")
-        stage.is_mapped = True
         get = lib.wgpuBufferGetConstMappedRange if stage.mode == lib.WGPUMapMode_Read else lib.wgpuBufferGetMappedRange
         return int(ffi.cast("uintptr_t", get(stage.handle, 0, CHUNK)))
 
     def _copy(self, target: int, source: int, nbytes: int, stage: _Stage) -> None:
         lane = (nbytes // LANES + 4095) & ~4095
-        stage.jobs = [
-            self.threads.submit(ctypes.memmove, target + at, source + at, min(lane, nbytes - at))
-            for at in range(0, nbytes, lane)
-        ]
+        for at in range(0, nbytes, lane):
+            job = self.threads.submit(ctypes.memmove, target + at, source + at, min(lane, nbytes - at))
+            stage.jobs.append(job)
 
     def _encode(self, source: Any, source_offset: int, target: Any, target_offset: int, nbytes: int) -> None:
         encoder = self.queue._open_encoder()
