@@ -182,7 +182,7 @@ def halves(monkeypatch):
     found = replace(caps(), kind="gpu")
     monkeypatch.setattr(attention, "caps", lambda: found)
     for mode in half.TILES:
-        monkeypatch.setitem(half.TILES, mode, {32: kernels.Tile(32, 64, 4, 8, 32)})
+        monkeypatch.setitem(half.TILES, mode, {32: kernels.Tile(32, 32 if mode == "keys" else 64, 4, 8, 32)})
     monkeypatch.setattr(half, "SCORES", 0)
     monkeypatch.setattr(half, "ENOUGH", 0)
     attention.forget()
@@ -199,11 +199,15 @@ def test_sums_in_f16_are_harmless(halves, dtype):
         q, k, v, g = ((torch.randn(1, 2, 100, 32) * size).to(dtype) for size in factors)
         leaves = [t.to("webgpu").requires_grad_() for t in (q, k, v)]
         out = sdpa(*leaves, is_causal=True)
-        got = [out, *torch.autograd.grad(out, leaves, g.to("webgpu"))]
+        got = [out, *torch.autograd.grad(out, leaves, g.to("webgpu"), retain_graph=True)]
+        torch.use_deterministic_algorithms(True)  # dq by a kernel of its own
+        got += torch.autograd.grad(out, leaves[0], g.to("webgpu"))
+        torch.use_deterministic_algorithms(False)
         q, k, v, g = (t.double() for t in (q, k, v, g))
         leaves = [t.requires_grad_() for t in (q, k, v)]
         out = plain(*leaves)
         wanted = [out, *torch.autograd.grad(out, leaves, g)]
+        wanted.append(wanted[1])
         with torch.no_grad():
             weights = plain(q, k, torch.eye(100).expand(1, 2, 100, 100).double())
             terms = g.abs() @ v.abs().transpose(-1, -2)
@@ -214,8 +218,9 @@ def test_sums_in_f16_are_harmless(halves, dtype):
                 terms.transpose(-1, -2) @ q.abs(),
                 weights.transpose(-1, -2) @ g.abs(),
             ]
-            assert not got[1][:, :, 0].any()  # one key: its weight does not change
-            for name, a, b, size in zip(("out", "dq", "dk", "dv"), got, wanted, sums):
+            sums.append(sums[1])
+            assert not got[1][:, :, 0].any() and not got[4][:, :, 0].any()  # one key: its weight does not change
+            for name, a, b, size in zip(("out", "dq", "dk", "dv", "dq"), got, wanted, sums):
                 allowed = 5 * eps * size + 2**-22 * size.max() + eps * tiny
                 worst = ((a.cpu().double() - b).abs() / allowed).max().item()
                 assert worst < 1, (name, factors, worst)
@@ -237,6 +242,38 @@ def test_sums_in_f16_with_masks_and_odd_sizes(halves):
     nothing = torch.ones(70, 90, dtype=torch.bool)
     nothing[4] = False
     check((2, 2, 70, 20), (2, 2, 90, 20), mask=nothing, dtype=torch.float16)
+
+
+@pytest.mark.skipif(not caps().f32_atomic, reason="the adapter cannot add to f32 atomically")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_one_kernel_finds_all_gradients(dtype, monkeypatch):
+    """Unless the order of sums has to be the same each time."""
+    if dtype == torch.float16 and not caps().f16:
+        pytest.skip("the adapter has no f16")
+    found = replace(caps(), kind="gpu")
+    monkeypatch.setattr(attention, "caps", lambda: found)
+    monkeypatch.setitem(kernels.TILES, "all", (kernels.Tile(64, 64, 4, 8, 32),))
+    for mode in half.TILES:
+        monkeypatch.setitem(half.TILES, mode, {32: kernels.Tile(32, 32, 4, 8, 32)})
+    monkeypatch.setattr(half, "SCORES", 0)
+    monkeypatch.setattr(half, "ENOUGH", 0)
+    attention.forget()
+
+    def names(*shapes, **options):
+        with torch.webgpu.profiler.profile() as profile:
+            check(*shapes, dtype=dtype, is_causal=True, **options)
+        return {event.name.split("_")[-3] for event in profile if "_keys" in event.name or "_queries" in event.name}
+
+    e = 32 if dtype == torch.float32 else 20
+    shapes = (1, 2, 70, e), (1, 2, 50, e)
+    assert names(*shapes) == {"keys"}
+    assert names((2, 4, 50, e), (2, 2, 70, e), enable_gqa=True) == {"keys"}
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert names(*shapes) == {"keys", "queries"}
+    finally:
+        torch.use_deterministic_algorithms(False)
+        attention.forget()
 
 
 def test_large_head_and_inference(path):

@@ -1,7 +1,7 @@
 """Attention without the matrix of scores: online softmax forward, recomputed weights backward. Memory is linear.
 
 Three kernels share one template. `forward` and `queries` (dq) own a tile of queries and walk over keys; `keys`
-(dk, dv) owns a tile of keys and walks over queries of every head that shares them.
+(dk, dv) owns a tile of keys and walks over queries of every head that shares them; fused, it adds to dq as well.
 """
 
 from functools import cache
@@ -38,12 +38,14 @@ class Tile(NamedTuple):
 
 # The tuning table: by kernel, first tile that fits the adapter. An H200 runs 48 KiB of workgroup memory on a core at a
 # time, so a tile is best small or full of threads. `few` is the forward kernel for few queries, whose keys are divided
-# among workgroups; `dropped` is `keys` with dropout, whose threads own keys eight apart.
+# among workgroups; `all` is `keys` that adds to dq as well; `dropped` is `keys` with dropout, whose threads own keys
+# eight apart.
 TILES = {
     "forward": (Tile(64, 32, 4, 4, 32, 4), Tile(32, 32, 4, 4, 32)),
     "few": (Tile(8, 64, 1, 8, 64), Tile(8, 32, 1, 4, 32)),
     "queries": (Tile(64, 64, 4, 8, 32, 4), Tile(64, 32, 4, 4, 32, 4), Tile(32, 32, 4, 4, 32)),
     "keys": (Tile(64, 32, 4, 4, 32, 8), Tile(32, 32, 4, 4, 32)),
+    "all": (Tile(64, 64, 4, 8, 32, 4),),
     "dropped": (Tile(32, 32, 4, 4, 32),),
 }
 SOFTWARE = Tile(32, 32, 8, 4, 64)  # comes first on a software adapter, which likes few loads
@@ -113,17 +115,24 @@ def tile_of(mode: str, caps: Caps) -> Tile:
     raise ValueError(f"no attention tile fits {caps.workgroup_bytes} bytes of workgroup memory")
 
 
+def fuses(shape: Shape, caps: Caps) -> bool:
+    """Whether one kernel can find all gradients: square tiles, and sums of both outputs in registers."""
+    fits = any(tile.fits(caps) for tile in TILES["all"])
+    return fits and caps.f32_atomic and caps.kind == "gpu" and max(shape.e, shape.v) <= 64
+
+
 def plan(
     mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
-    caps: Caps, dropout: bool = False,
+    caps: Caps, dropout: bool = False, fused: bool = False,
 ) -> Plan:  # fmt: skip
-    """With `dropout` the caller appends DROPOUT's words to the parameters, which differ at each call."""
+    """With `dropout` the caller appends DROPOUT's words to the parameters, which differ at each call. `fused`: the
+    kernel of dk and dv adds to dq as well."""
     ratio = shape.heads // shape.shared
     rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
     packed = mode == "forward" and shape.l * ratio <= FEW
     if packed:
         rows, heads = shape.l * ratio, shape.shared
-    tile = tile_of("few" if packed else "dropped" if dropout and mode == "keys" else mode, caps)
+    tile = tile_of("few" if packed else "dropped" if dropout and mode == "keys" else "all" if fused else mode, caps)
     blocks = -(-rows // tile.rows)
     splits, chunk = 1, shape.s
     if mode == "forward":
@@ -144,7 +153,7 @@ def plan(
     wide = [-(-x // tile.slice) * (tile.slice // 4 * tile.tn // tile.cols) for x in (shape.e, shape.v)]
     found = mask.dtype if mask else None
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
-    program = _program(mode, dtype, found, causal, tile, *wide, whole, packed, splits > 1, dropout, caps)
+    program = _program(mode, dtype, found, causal, tile, *wide, whole, packed, splits > 1, dropout, fused, caps)
     step = Step(program, params, spread(total, caps))
     if splits == 1:
         return Plan(step)
@@ -179,22 +188,24 @@ def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps):
 
 
 @cache
-def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, packed, split, dropout, caps) -> Program:
+def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, packed, split, dropout, fused, caps) -> Program:
     fields, bindings = interface(mode, dtype, mask, caps)
     fields += DROPOUT if dropout else []
     vector = elements.array_type(dtype, "v", caps)
     outputs = {"forward": ("out",), "queries": ("dq",), "keys": ("dk", "dv")}[mode]
     bindings += [(name, "read_write", "array<vec4<f32>>" if split else vector) for name in outputs]
+    if fused:
+        bindings.append(("dq", "read_write", "array<atomic<f32>>"))
     wgsl = render(
         "attention.wgsl", caps,
         fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal,
         lanes=caps.kind == "gpu", e_wide=e_wide, v_wide=v_wide, packed=packed, split=split, dropout=dropout,
-        mask=mask_kind(mask), whole=dict(zip(("p.e4", "p.v4"), whole)),
+        fused=fused, mask=mask_kind(mask), whole=dict(zip(("p.e4", "p.v4"), whole)),
         read4=lambda x, at: _read4(dtype, f"{x}_in", at, caps),
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
     )  # fmt: skip
-    flags = {"c": causal, "p": packed, "s": split, "d": dropout}
+    flags = {"q": fused, "c": causal, "p": packed, "s": split, "d": dropout}
     tags = (mask.short if mask else "") + "".join(letter for letter, given in flags.items() if given)
     return Program(
         f"attention_{mode}_{dtype.short}_{tags}{e_wide}x{v_wide}{'' if all(whole) else 'u'}",

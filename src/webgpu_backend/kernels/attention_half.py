@@ -37,6 +37,12 @@ def fits(mode: str, shape: Shape, dtype: DType, scale: float, caps: Caps) -> boo
     return mode != "forward" or -(-shape.l // tile.rows) * shape.batch * shape.heads >= ENOUGH
 
 
+def fuses(shape: Shape, caps: Caps) -> bool:
+    """Whether the kernel of dk and dv can add to dq as well: its tiles are square then."""
+    tile = _tile("keys", shape)
+    return caps.f32_atomic and tile.rows == tile.cols and tile.slice == 8 * tile.cols // tile.tn
+
+
 def _tile(mode: str, shape: Shape) -> Tile | None:
     return next((tile for size, tile in TILES[mode].items() if max(shape.e, shape.v) <= size), None)
 
@@ -55,8 +61,9 @@ def _small(mode: str, tile: Tile, caps: Caps) -> bool:
 
 def plan(
     mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
-    caps: Caps,
+    caps: Caps, fused: bool = False,
 ) -> Plan:  # fmt: skip
+    """`fused`: the kernel of dk and dv adds to dq as well."""
     tile = _tile(mode, shape)
     rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
     blocks = -(-rows // tile.rows)
@@ -70,7 +77,8 @@ def plan(
     limit = min(LARGEST / scale, 32768.0)
     params = pack(f"<{len(words)}I3f", *words, scale, scale * LOG2E, limit * limit)
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
-    program = _program(mode, dtype, mask.dtype if mask else None, causal, tile, *_slices(tile, shape), whole, caps)
+    found = mask.dtype if mask else None
+    program = _program(mode, dtype, found, causal, tile, *_slices(tile, shape), whole, fused, caps)
 
     k_blocks, q_blocks = -(-shape.s // 64), -(-shape.l // 64)
     k_total = k_blocks * shape.batch * shape.shared
@@ -82,7 +90,7 @@ def plan(
 
 
 @cache
-def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, caps) -> Program:
+def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, fused, caps) -> Program:
     """Bindings as the other attention kernels', with the bounds before the rows' statistics."""
     fields, bindings = interface(mode, dtype, mask, caps)
     fields.append("limit: f32")
@@ -90,6 +98,8 @@ def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, caps) -
     vector = elements.array_type(dtype, "v", caps)
     outputs = {"forward": ("out",), "queries": ("dq",), "keys": ("dk", "dv")}[mode]
     bindings += [(name, "read_write", vector) for name in outputs]
+    if fused:
+        bindings.append(("dq", "read_write", "array<atomic<f32>>"))
     wide = dtype.name == "bfloat16"
 
     def narrow4(x, at, factor):
@@ -100,12 +110,13 @@ def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, caps) -
     wgsl = render(
         "attention_half.wgsl" if mode == "forward" else "attention_half_backward.wgsl", caps,
         fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal, packed=False,
-        lanes=True, dropout=False, wide=wide, whole=dict(zip(("p.e4", "p.v4"), whole)),
+        lanes=True, dropout=False, fused=fused, wide=wide, whole=dict(zip(("p.e4", "p.v4"), whole)),
         e_slices=e_slices, v_slices=v_slices, mask=mask_kind(mask), narrow4=narrow4,
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
     )  # fmt: skip
-    tags = f"{mask.short if mask else ''}{'c' if causal else ''}{e_slices}x{v_slices}{'' if all(whole) else 'u'}"
+    tags = ("q" if fused else "") + (mask.short if mask else "") + ("c" if causal else "")
+    tags += f"{e_slices}x{v_slices}{'' if all(whole) else 'u'}"
     return Program(f"attention_half_{mode}_{dtype.short}_{tags}", wgsl, access_of(bindings), 4 * len(fields))
 
 

@@ -7,9 +7,11 @@ import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
+from ..kernels import attention as single
 from ..kernels import attention_half as half
 from ..kernels.attention import FEW, MAX_HEAD, Mask, Shape, Strides, plan, plan_delta
 from ..launch import caps, launch
+from .copy import fill
 from .random import DEFAULT
 from .remember import remembered
 from .table import custom
@@ -57,11 +59,18 @@ def _shape(q, k, v) -> Shape:
     return Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3])
 
 
-def _plan(mode: str, shape: Shape, dtype, operands, mask, causal: bool, scale: float, dropout: bool):
+def _plan(mode: str, shape: Shape, dtype, operands, mask, causal: bool, scale: float, dropout: bool, fused=False):
     few = mode == "forward" and shape.l * (shape.heads // shape.shared) <= FEW
     if not few and not dropout and half.fits(mode, shape, dtype, scale, caps()):
-        return half.plan(mode, shape, dtype, operands, mask, causal, scale, caps())
-    return plan(mode, shape, dtype, operands, mask, causal, scale, caps(), dropout)
+        return half.plan(mode, shape, dtype, operands, mask, causal, scale, caps(), fused)
+    return plan(mode, shape, dtype, operands, mask, causal, scale, caps(), dropout, fused)
+
+
+def _fuses(shape: Shape, dtype, scale: float) -> bool:
+    """Whether one kernel finds all gradients."""
+    if 4 * shape.batch * shape.heads * shape.l * shape.e > caps().max_binding:
+        return False
+    return (half if half.fits("keys", shape, dtype, scale, caps()) else single).fuses(shape, caps())
 
 
 def _dropout(probability: float) -> bytes:
@@ -99,8 +108,8 @@ def forward(q, k, v, mask, causal: bool, scale: float, drop: bytes = b""):
     return out, lse
 
 
-def backward(grad, q, k, v, mask, out, lse, causal: bool, scale: float, wanted, drop: bytes = b""):
-    """Gradients of q, k and v; `wanted` says which."""
+def backward(grad, q, k, v, mask, out, lse, causal: bool, scale: float, wanted, together: bool, drop: bytes = b""):
+    """Gradients of q, k and v; `wanted` says which. `together`: one kernel, in which dq is summed in any order."""
     q, k, v, grad = _ready(q), _ready(k), _ready(v), _ready(grad)
     shape = _shape(q, k, v)
     mask, how = _mask(mask, shape)
@@ -113,10 +122,10 @@ def backward(grad, q, k, v, mask, out, lse, causal: bool, scale: float, wanted, 
     operands_in = (q, k, v, grad)
     sizes = None
 
-    def run(mode, outputs):
+    def run(mode, outputs, fused=False):
         nonlocal sizes
         step, _, _, bounds, tiles = _planned(
-            (mode, *key), lambda: _plan(mode, shape, dtype, operands, how, causal, scale, bool(drop))
+            (mode, fused, *key), lambda: _plan(mode, shape, dtype, operands, how, causal, scale, bool(drop), fused)
         )
         inputs = operands_in if mask is None else (*operands_in, mask)
         if bounds is not None:
@@ -127,11 +136,16 @@ def backward(grad, q, k, v, mask, out, lse, causal: bool, scale: float, wanted, 
         launch(step.program, (*inputs, stats, *outputs), step.params + drop, step.grid)
 
     dq = dk = dv = None
+    if wanted[1] or wanted[2]:
+        dk, dv = T.empty(k.shape, k.dtype), T.empty(v.shape, v.dtype)
+    if wanted[0] and dk is not None and together and not drop and _fuses(shape, dtype, scale):
+        sums = fill(T.empty(q.shape, torch.float32), 0)
+        run("keys", (dk, dv, sums), fused=True)
+        return sums.to(q.dtype), dk, dv
     if wanted[0]:
         dq = T.empty(q.shape, q.dtype)
         run("queries", (dq,))
-    if wanted[1] or wanted[2]:
-        dk, dv = T.empty(k.shape, k.dtype), T.empty(v.shape, v.dtype)
+    if dk is not None:
         run("keys", (dk, dv))
     return dq, dk, dv
 
@@ -167,7 +181,8 @@ class Attention(torch.autograd.Function):
                 raise NotImplementedError("webgpu: the second derivative of attention with dropout")
             return (*_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 4)
         with torch.no_grad():
-            args = (grad, q, k, v, mask, out, lse, ctx.causal, ctx.scale, wanted)
+            together = not torch.are_deterministic_algorithms_enabled()
+            args = (grad, q, k, v, mask, out, lse, ctx.causal, ctx.scale, wanted, together)
             found = backward(*args, ctx.drop) if ctx.drop else _backward(*args)
             return (*found, *[None] * 4)
 

@@ -92,6 +92,61 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
         }
 {% endfor %}
 {% endmacro %}
+{# For sums over the owned rows: the weights of a row walked over, and half a row of x in threads two of which share one,
+   so that columns TX apart become neighbours and those of neighbouring threads are neighbours in dq. #}
+{% macro keep_across(acc) %}
+{% for j in range(t.tn) %}
+        x_tile[(tx + {{ j * TX }}u) * {{ weight_row }}u + {{ column("ty", "tx", j * TX) }}] = vec4<f32>({% for i in range(4) %}{{ acc }}{{ i }}_{{ j }}{{ ", " if i < 3 }}{% endfor %});
+{% endfor %}
+{% endmacro %}
+{% macro load_across(x, row0, limit, part, dim4) %}
+        {
+            let start = {{ start(x, "%s + lid / %du" % (row0, TX // 4), limit) }};
+{% for m in range(4) %}
+            let e{{ m }} = {{ "" if whole[dim4] else "min" }}({{ part * su + TX // 4 * m }}u + lid % {{ TX // 4 }}u{{ "" if whole[dim4] else ", %s - 1u" % dim4 }});
+            y_ahead{{ m }} = {{ read4(x, "start + e%d" % m) }};
+{% endfor %}
+        }
+{% endmacro %}
+{% macro put_across() %}
+{% for l in xyzw %}
+        y_tile[lid / {{ TX // 4 }}u * {{ tile_row }}u + {{ column("lid %% %du * 4u + %du" % (TX // 4, loop.index0), "lid / %du" % (TX // 4)) }}] = vec4<f32>(y_ahead0.{{ l }}, y_ahead1.{{ l }}, y_ahead2.{{ l }}, y_ahead3.{{ l }});
+{% endfor %}
+{% endmacro %}
+{# dq += weights times the slice of the owned rows that y_tile holds. #}
+{% macro weighted_across(part) %}
+{% for i in range(t.tm) %}
+        var a{{ i }} = vec4<f32>(0.0);
+{% endfor %}
+        for (var c0 = 0u; c0 < {{ TY }}u; c0 += {{ t.unroll }}u) {
+{% for step in range(t.unroll) %}
+        {
+            let c = c0 + {{ step }}u;
+{% for i in range(t.tm) %}
+            let w{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + {{ column("c", "ty", i * TY) }}];
+{% endfor %}
+{% for m in range(4) %}
+            {
+                let v = y_tile[(c + {{ m * TY }}u) * {{ tile_row }}u + {{ column("tx", "c", m * TY) }}];
+{% for i in range(t.tm) %}
+                a{{ i }} = fma(vec4<f32>(w{{ i }}.{{ xyzw[m] }}), v, a{{ i }});
+{% endfor %}
+            }
+{% endfor %}
+        }
+{% endfor %}
+        }
+{% for i in range(t.tm) %}
+        if (other + ty + {{ i * TY }}u < p.l) {
+            let at = (row_at + other + ty + {{ i * TY }}u) * p.e4 * 4u + tx + {{ part * t.slice }}u;
+{% for l in xyzw %}
+            {{ "" if whole["p.e4"] else "if (tx + %du < p.e4 * 4u) " % (part * t.slice + loop.index0 * TX) }}{
+                atomicAdd(&dq[at + {{ loop.index0 * TX }}u], a{{ i }}.{{ l }} * p.scale);
+            }
+{% endfor %}
+        }
+{% endfor %}
+{% endmacro %}
 {% macro put(tile, name, rows) %}
 {% for l in range((rows * su + threads - 1) // threads) %}
         {
@@ -118,10 +173,14 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
 {% set owned, walked = ("p.s", "p.l") if mode == "keys" else ("p.l", "p.s") %}
 {% set dim4 = "p.v4" if step[2] in "vg" else "p.e4" %}
 {% set at = part or "%du" % step[3] %}
+{% if step | length > 4 %}
+{{ load_across("k", "first", "p.s", step[3], "p.e4") }}
+{% else %}
 {% if step[1] %}
 {{ load("x_ahead", step[1], t.rows, "first", owned, at, dim4) }}
 {% endif %}
 {{ load("y_ahead", step[2], t.cols, other, walked, at, dim4) }}
+{% endif %}
 {% endmacro %}
 {% macro fill(step, before) %}
         workgroupBarrier();
@@ -288,7 +347,21 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         }
 {% endfor %}
 {{ take(o_steps, keep("s"), u_steps[0], "other") }}
+{% if fused %}
+{{ take(u_steps, keep("d"), ("", "", "k", 0, "across"), "") }}
+{% for part in range(e_slices) %}
+        workgroupBarrier();
+{{ keep_across("d") if not part }}
+{{ put_across() }}
+        workgroupBarrier();
+{{ fetch(s_steps[0], "other + %du" % t.cols) if loop.last else load_across("k", "first", "p.s", part + 1, "p.e4") }}
+        {
+{{ weighted_across(part) }}
+        }
+{% endfor %}
+{% else %}
 {{ take(u_steps, keep("d"), s_steps[0], "other + %du" % t.cols) }}
+{% endif %}
     }
     }
     let key_at = (batch * p.heads + shared_head) * p.s;

@@ -203,6 +203,19 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         workgroupBarrier();
 {{ half.mix("u", part, "", "u_factor") }}
 {% endfor %}
+{% if fused %}
+        workgroupBarrier();
+{{ half.keep_across("d", "d_shift") }}
+        let dq_factor = p.scale / d_shift / x1_scale;
+{% for part in range(e_slices) %}
+{% if part %}
+        workgroupBarrier();
+{% endif %}
+{{ half.put_across(x1, "first", owned, part, "p.e4", "x1_scale") }}
+        workgroupBarrier();
+{{ half.mix("", part, "", "dq_factor") }}
+{% endfor %}
+{% endif %}
     }
 {% if mode == "keys" %}
     }

@@ -113,7 +113,8 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
         x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + {{ column("tx", "ty", weight_row, i * TY) }}] = mat2x4<f16>({% for g in range(2) %}vec4<f16>(vec4<f32>({% for j in range(4) %}{{ acc }}{{ i }}_{{ 4 * g + j }}{{ ", " if j < 3 }}{% endfor %}){{ " * " ~ factor if factor }}){{ ", " if not g }}{% endfor %});
 {% endfor %}
 {% endmacro %}
-{# acc{i}_{c}, times `fade` first, += weights times one slice of the rows walked over, times `factor`. #}
+{# acc{i}_{c}, times `fade` first, += weights times one slice of the rows walked over, times `factor`. Without acc:
+   sums over the owned rows instead, added to dq. #}
 {% macro mix(acc, part, fade, factor, diagonal=false) %}
         {
 {% for i in range(t.tm) %}
@@ -132,7 +133,7 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
 {% for j in range(4) %}
 {% for u in range(per) %}
                 {
-                    let v = y_tile[(c + {{ j * TX }}u) * {{ twin_row }}u + tx + {{ u * TX }}u];
+                    let v = y_tile[(c + {{ j * TX }}u) * {{ twin_row }}u + {{ "tx" if acc else "(tx ^ %s)" % ("%du" % (step % 4) if steps % 4 == 0 else "(c & 3u)") }} + {{ u * TX }}u];
 {% for e in range(4) %}
 {% for i in range(t.tm) if not diagonal or 2 * j * TX < (i + 1) * TY %}
                     a{{ i }}_{{ 4 * u + e }} = fma({{ pair("w%d" % i, j) }}, {{ pair("v", e) }}, a{{ i }}_{{ 4 * u + e }});
@@ -147,8 +148,46 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
 {% for i in range(t.tm) %}
 {% for u in range(per) %}
 {% set o = "%s%d_%d" % (acc, i, part * per + u) %}
+{% if acc %}
             {{ o }} = {{ o }}{{ " * %s%d" % (fade, i) if fade }} + vec4<f32>({% for e in range(4) %}f32(a{{ i }}_{{ 4 * u + e }}.x) + f32(a{{ i }}_{{ 4 * u + e }}.y){{ ", " if e < 3 }}{% endfor %}){{ " * " ~ factor if factor }};
+{% else %}
+            if (other + ty + {{ i * TY }}u < p.l) {
+                let at = (row_at + other + ty + {{ i * TY }}u) * p.e4 * 4u + tx;
+{% for e in range(4) %}
+{% set col = part * t.slice + (4 * u + e) * TX %}
+                {{ "" if whole["p.e4"] else "if (tx + %du < p.e4 * 4u) " % col }}{
+                    atomicAdd(&dq[at + {{ col }}u], (f32(a{{ i }}_{{ 4 * u + e }}.x) + f32(a{{ i }}_{{ 4 * u + e }}.y)) * {{ factor }});
+                }
 {% endfor %}
+            }
+{% endif %}
+{% endfor %}
+{% endfor %}
+        }
+{% endmacro %}
+{# The same for sums over the owned rows: weights of a row walked over, two neighbours' side by side, and row pairs of
+   x, whose columns lie TX apart so that those of neighbouring threads are neighbours in dq. #}
+{% macro keep_across(acc, factor) %}
+{% for j in range(t.tn) %}
+        x_tile[(tx + {{ j * TX }}u) * {{ weight_row }}u + {{ column("ty / 2u", "tx", weight_row, j * TX) }}][ty % 2u] = vec4<f16>(vec4<f32>({% for i in range(4) %}{{ acc }}{{ i }}_{{ j }}{{ ", " if i < 3 }}{% endfor %}) * {{ factor }});
+{% endfor %}
+{% endmacro %}
+{% macro put_across(x, row0, limit, part, dim4, factor) %}
+{% set sides = TX // 4 %}
+        {
+            let side = lid % {{ sides }}u;
+            let u = lid / {{ sides }}u % {{ per }}u;
+            let twin = lid / {{ sides * per }}u;
+            let row = {{ row0 }} + twin % {{ TX }}u * 2u + twin / {{ 2 * TX }}u + twin / {{ TX }}u % 2u * {{ 2 * TY }}u;
+            let at_a = {{ x }}_at + min(row, {{ limit }} - 1u) * p.{{ x }}_r;
+            let at_b = {{ x }}_at + min(row + {{ TY }}u, {{ limit }} - 1u) * p.{{ x }}_r;
+{% for m in range(4) %}
+            let e{{ m }} = {{ "" if whole[dim4] else "min" }}({{ part * twin_row + sides * m }}u + side + u * {{ TX }}u{{ "" if whole[dim4] else ", %s - 1u" % dim4 }});
+            let a{{ m }} = {{ narrow4(x, "at_a + e%d" % m, factor) }};
+            let b{{ m }} = {{ narrow4(x, "at_b + e%d" % m, factor) }};
+{% endfor %}
+{% for l in "xyzw" %}
+            y_tile[twin * {{ twin_row }}u + u * {{ TX }}u + side * 4u + ({{ loop.index0 }}u ^ (twin & 3u))] = mat2x4<f16>(vec4<f16>(a0.{{ l }}, b0.{{ l }}, a1.{{ l }}, b1.{{ l }}), vec4<f16>(a2.{{ l }}, b2.{{ l }}, a3.{{ l }}, b3.{{ l }}));
 {% endfor %}
         }
 {% endmacro %}
