@@ -72,6 +72,10 @@ def test_layouts_and_mixed_dtypes():
     last = x.to(memory_format=torch.channels_last)
     check(lambda t: F.batch_norm(t, None, None, training=True), last)
     check(lambda t: F.group_norm(t, 4), last)
+    check(lambda t: F.instance_norm(t), last)
+    kept = torch.rand(8)
+    check(lambda t: F.instance_norm(t, kept.to(t.device), kept.to(t.device) + 1, use_input_stats=False), x)
+    check(lambda t: F.instance_norm(t, kept.to(t.device, copy=True), kept.to(t.device, copy=True)), x)
     check(lambda t: F.layer_norm(t.transpose(1, 3), (5, 8)), x)
     check(lambda t: F.layer_norm(t[:, 1:, :, 1:], (5,)), x)
     weight = torch.ones(6)
@@ -92,7 +96,9 @@ def test_empty_rows():
 def test_one_dispatch():
     x = torch.randn(16, 64).to("webgpu")
     w = torch.ones(64).to("webgpu")
-    for function in (lambda: F.layer_norm(x, (64,), w, w), lambda: F.rms_norm(x, (64,), w)):
+    image = x.view(2, 8, 8, 8)
+    calls = (lambda: F.layer_norm(x, (64,), w, w), lambda: F.rms_norm(x, (64,), w), lambda: F.instance_norm(image))
+    for function in calls:
         function()
         before = webgpu_backend.stats()["dispatches"]
         function()

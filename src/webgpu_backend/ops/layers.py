@@ -1,10 +1,11 @@
-"""Whole layers that torch calls as one operator when nothing is to be learnt, composed of the device's operators."""
+"""Whole layers that torch calls as one operator, composed of the device's operators."""
 
 import math
 
 import torch
 from torch.nn import functional as F
 
+from ..dtypes import Unsupported
 from .table import custom
 
 
@@ -78,3 +79,16 @@ def weight_norm_backward(grad_w, saved_v, saved_g, saved_norms, dim):
     norms = saved_norms.to(saved_v.dtype)
     along = (grad_w * saved_v).sum(others, keepdim=True) / norms
     return (grad_w - saved_v * (along / norms)) * (saved_g / norms), along
+
+
+@custom("instance_norm")
+@custom("instance_norm", key="AutogradPrivateUse1")
+def instance_norm(
+    input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled
+):  # fmt: skip
+    """A group norm with a group for each channel, where no statistics are kept: one kernel, where torch's composite
+    repeats the parameters for a batch norm."""
+    same = all([p is None or p.dtype is input.dtype for p in (weight, bias)])
+    if running_mean is not None or running_var is not None or not (use_input_stats and same and input.dim() > 2):
+        raise Unsupported("webgpu: instance norm with running statistics is torch's composite")
+    return F.group_norm(input, input.shape[1], weight, bias, eps)

@@ -11,21 +11,21 @@ from .shape import constant_pad_nd
 from .table import custom
 
 
-def _plain(grad: torch.Tensor) -> torch.Tensor:
+def _known(grad: torch.Tensor) -> torch.Tensor:
     if grad.dtype not in T.DTYPES:
         raise Unsupported(f"webgpu: the gradient of a slice of {grad.dtype} is torch's composite")
-    return grad.resolve_conj().resolve_neg() if grad.is_conj() or grad.is_neg() else grad
+    return grad
 
 
 @custom("slice_backward")
 def slice_backward(grad_output, input_sizes, dim, start, end, step):
-    return _placed(_plain(grad_output), input_sizes, dim, start, step)
+    return _placed(_known(grad_output), input_sizes, dim, start, step)
 
 
 @custom("select_backward")
 def select_backward(grad_output, input_sizes, dim, index):
     dim = dim + len(input_sizes) if dim < 0 else dim
-    return _placed(_plain(grad_output).unsqueeze(dim), input_sizes, dim, index, 1)
+    return _placed(_known(grad_output).unsqueeze(dim), input_sizes, dim, index, 1)
 
 
 @remembered

@@ -9,6 +9,7 @@ from ..kernels.layout import numel
 from ..launch import caps, launch
 from .copy import fill
 from .indexed import meta_results
+from .remember import remembered
 from .scatter import duplicate
 from .shape import constant_pad_nd
 from .table import custom
@@ -17,6 +18,7 @@ aten = torch.ops.aten
 
 
 @custom("im2col")
+@remembered
 def im2col(self, kernel_size, dilation, padding, stride):
     (meta,) = meta_results(aten.im2col, self, kernel_size, dilation, padding, stride)
     if not numel(meta.sizes):
@@ -48,6 +50,7 @@ def _fold(source: torch.Tensor, shape, **numbers: int) -> torch.Tensor:
 
 
 @custom("col2im")
+@remembered
 def col2im(self, output_size, kernel_size, dilation, padding, stride):
     (meta,) = meta_results(aten.col2im, self, output_size, kernel_size, dilation, padding, stride)
     self = self.contiguous()
