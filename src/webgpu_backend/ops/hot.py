@@ -14,18 +14,28 @@ _MAX_PACKED = 64
 
 
 def _first_record(program, buffers, params, grid) -> None:
-    global record
-    record = gpu().queue.record
+    _connect()
     record(program, buffers, params, grid)
 
 
-record = _first_record  # the queue's own method from the first dispatch on
+def _first_guarded(program, buffers, params, grid) -> None:
+    _connect()
+    record_guarded(program, buffers, params, grid)
+
+
+# The queue's own methods from the first dispatch on.
+record, record_guarded = _first_record, _first_guarded
+
+
+def _connect() -> None:
+    global record, record_guarded
+    record, record_guarded = gpu().queue.record, gpu().queue.record_guarded
 
 
 def reset() -> None:
     """After a fork: the next call asks for the device again."""
-    global record
-    record = _first_record
+    global record, record_guarded
+    record, record_guarded = _first_record, _first_guarded
 
 
 def unary_of(run, refused=None):

@@ -12,7 +12,7 @@ from ..kernels.layout import numel
 from ..launch import caps, launch_guarded, windows
 from ..runtime.errors import BindingTooLarge
 from ..runtime.faults import site
-from ..runtime.gpu import gpu
+from . import hot
 from .elementwise import _scalar_name, broadcast_shape
 from .table import custom
 
@@ -58,9 +58,13 @@ def read(key: tuple, source: torch.Tensor, indices, layout, *args) -> torch.Tens
     out, block = T.make(meta)
     if plan is not None:
         blocks = T._blocks
-        bound = (blocks[source.data_ptr() >> 40], *[blocks[i.data_ptr() >> 40] for i in indices], block)
+        first = blocks[source.data_ptr() >> 40]
+        if len(indices) == 1:
+            bound = (first, blocks[indices[0].data_ptr() >> 40], block)
+        else:
+            bound = (first, *[blocks[i.data_ptr() >> 40] for i in indices], block)
         try:
-            gpu().queue.record_guarded(plan.program, bound, plan.params, plan.grid)
+            hot.record_guarded(plan.program, bound, plan.params, plan.grid)
         except BindingTooLarge:
             _read_in_windows(source, indices, out, layout(source, *args))
     return out

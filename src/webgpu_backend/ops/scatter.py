@@ -13,7 +13,7 @@ from ..kernels.layout import grid, numel
 from ..kernels.pointwise import WORKGROUP
 from ..launch import caps, launch, launch_guarded, windows
 from ..runtime.errors import BindingTooLarge
-from ..runtime.gpu import gpu
+from . import hot
 from .copy import clone, device_copy, fill
 from .elementwise import _check_overlap
 from .indexing import along, axis, key_of, like, remember
@@ -104,7 +104,7 @@ def write(key: tuple, how: str, self: torch.Tensor, indices: list, value, layout
     tail = bits(value, self.dtype) if number else b""
     bound.append(blocks[self.data_ptr() >> 40])
     try:
-        gpu().queue.record_guarded(plan.program, tuple(bound), plan.params + tail, plan.grid)
+        hot.record_guarded(plan.program, tuple(bound), plan.params + tail, plan.grid)
     except BindingTooLarge:
         plan = _plan(how, self, value, layout(self), windowed=True)
         tensors = indices if number else (value, *indices)
