@@ -91,8 +91,8 @@ def test_fused_is_one_dispatch_for_each_parameter():
     assert webgpu_backend.stats()["dispatches"] - before <= 2 * len(params)  # the step counts, and the steps
 
 
-@pytest.mark.parametrize("name", ["adam", "adam_amsgrad", "adamw"])
-def test_adam_by_default_is_one_dispatch_for_each_parameter(name):
+@pytest.mark.parametrize("name", ["adam", "adam_amsgrad", "adamw", "sgd", "sgd_momentum", "sgd_nesterov"])
+def test_a_default_step_is_one_dispatch_for_each_parameter(name):
     import webgpu_backend
 
     params = [nn.Parameter(torch.ones(5, device=D)) for _ in range(6)]
@@ -103,12 +103,16 @@ def test_adam_by_default_is_one_dispatch_for_each_parameter(name):
     before = webgpu_backend.stats()["dispatches"]
     optimizer.step()
     assert webgpu_backend.stats()["dispatches"] - before <= len(params)
-    step = optimizer.state[params[0]]["step"]
-    assert step.is_cpu and step.item() == 2
+    before = [t._version for t in params]
+    optimizer.step()
+    assert all(t._version > v for t, v in zip(params, before)), "autograd sees that what it kept was changed"
+    step = optimizer.state[params[0]].get("step")
+    assert "sgd" in name or (step.is_cpu and step.item() == 3)
 
 
 @pytest.mark.parametrize("case", ["late", "dtypes", "devices", "complex", "rate", "strided", "maximize"])
-def test_adam_by_default(case):
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_default_steps(case, kind):
     """Parameters that come later, and those of which one kernel cannot take all."""
 
     def run(device):
@@ -119,12 +123,16 @@ def test_adam_by_default(case):
         if case == "strided":
             values[1] = values[1].t()
         params = [nn.Parameter(v) for v in values]
-        optimizer = torch.optim.AdamW(params, lr=1 if case == "rate" else 0.05, maximize=case == "maximize")
+        options = {"lr": 1 if case == "rate" else 0.05, "maximize": case == "maximize"}
+        if kind == "sgd":
+            optimizer = torch.optim.SGD(params, momentum=0.9, dampening=0.1, weight_decay=0.01, **options)
+        else:
+            optimizer = torch.optim.AdamW(params, **options)
         for k in range(4):
             for i, p in enumerate(params):
                 p.grad = None if case == "late" and i == 1 and k < 2 else p.detach() * (k + 1) + 0.5
             optimizer.step()
-        counts = [optimizer.state[p]["step"].item() for p in params]
+        counts = [optimizer.state[p].get("step", torch.zeros(())).item() for p in params]
         return [p.detach().cpu() for p in params], counts
 
     (expected, counts), (got, seen) = run("cpu"), run(D)

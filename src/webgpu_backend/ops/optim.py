@@ -73,7 +73,11 @@ def _together(run: _Step, lists: list, lr, grad_scale, found_inf, steps, scalars
     if isinstance(lr, torch.Tensor) and lr.is_cpu:
         lr = lr.item()
     columns = [*lists, lr, *[x for x in (grad_scale, found_inf) if x is not None], *steps]
-    return not lists[0] or run.lists(columns, scalars) is not None
+    if lists[0] and run.lists(columns, scalars) is None:
+        return False
+    for k in run.lists.written:
+        torch._C._increment_version(lists[k])  # which torch does for one tensor, and leaves to the kernels of lists
+    return True
 
 
 def _extras(scaled: bool, found: bool) -> tuple[str, ...]:
@@ -189,6 +193,19 @@ def fused_sgd_(
         states = [momentum_buffer_list[k]] if moving else []
         inputs, outs = _operands(p, grads[k], lr, grad_scale, found_inf, *states)
         run.call_into(tuple(inputs), scalars, tuple(outs), inplace=True)
+
+
+def sgd_step(
+    params, grads, momentum_buffer_list, *, weight_decay, momentum, lr, dampening, nesterov, maximize, has_sparse_grad,
+    **_rest,
+) -> bool:  # fmt: skip
+    """As adam_step, for SGD; its first step with momentum is torch's, which makes the buffers."""
+    moving = momentum != 0
+    if has_sparse_grad or lr.__class__ is not float or (moving and any([b is None for b in momentum_buffer_list])):
+        return False
+    run = _sgd_kernel(moving, False, nesterov, maximize, False, False)
+    lists = [params, grads, *([momentum_buffer_list] if moving else [])]
+    return _together(run, lists, lr, None, None, [], (weight_decay, momentum, dampening))
 
 
 @cache
