@@ -1,10 +1,14 @@
-"""torch.compile: graphs captured on device tensors and run by the eager kernels; Inductor refused in words."""
+"""torch.compile: graphs captured on device tensors, run by the eager kernels or replayed from their first call."""
 
 import copy
 
 import pytest
 import torch
 from torch import nn
+
+import webgpu_backend
+from webgpu_backend.frontend import compiled as compiled_backend
+from webgpu_backend.ops import attention
 
 D = "webgpu"
 
@@ -43,7 +47,7 @@ def step(net, x):
     return out.detach().cpu(), [p.grad.cpu() for p in net.parameters()]
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "aot_eager_decomp_partition"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "aot_eager_decomp_partition", "webgpu", "inductor"])
 def test_forward_and_backward(backend):
     torch.manual_seed(0)
     net = Net()
@@ -61,7 +65,7 @@ def test_forward_and_backward(backend):
     assert ours.calls.item() == 4
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "webgpu"])
 def test_functions(backend):
     @torch.compile(backend=backend, dynamic=True)
     def f(x, scale):
@@ -84,7 +88,7 @@ COMPOSED = {
 }
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "webgpu"])
 @pytest.mark.parametrize("name", [*COMPOSED, "gru"])
 def test_what_has_a_kernel_above_autograd(name, backend):
     torch.manual_seed(0)
@@ -107,7 +111,7 @@ def test_a_training_loop():
     for device, compiled in (("cpu", False), (D, True)):
         torch.manual_seed(0)
         net = Net().to(device)
-        model = torch.compile(net, backend="aot_eager") if compiled else net
+        model = torch.compile(net) if compiled else net
         optimizer = torch.optim.AdamW(net.parameters(), lr=0.05)
         x, y = torch.randn(6, 8).to(device), (torch.arange(6) % 4).to(device)
         losses.append([])
@@ -132,8 +136,207 @@ def test_export():
     torch.testing.assert_close(program.module()(x).cpu(), net(x).cpu())
 
 
-@pytest.mark.parametrize("options", [{}, {"mode": "max-autotune"}, {"backend": "inductor"}], ids=str)
-def test_inductor_is_refused_in_words(options):
-    with pytest.raises(Exception, match=r"webgpu: torch.compile has no Inductor.*backend=\"aot_eager\""):
-        torch.compile(nn.Linear(3, 2).to(D), **options)(torch.ones(1, 3, device=D))
-    assert torch.compile(nn.Linear(3, 2).to(D), backend="aot_eager")(torch.ones(1, 3, device=D)).shape == (1, 2)
+# -- the device's own backend: later calls record the dispatches of the first
+
+
+def counted(f):
+    """Dispatches of a call, and the names of the operators torch was asked for."""
+    before = webgpu_backend.stats()["dispatches"]
+    with torch.autograd.profiler.profile() as profile:
+        f()
+    return webgpu_backend.stats()["dispatches"] - before, [e.name for e in profile.function_events]
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "reduce-overhead"}, {"backend": "inductor"}, {"backend": D}], ids=str)
+def test_later_calls_are_replayed(options):
+    torch.manual_seed(0)
+    net = Net().eval().to(D)
+    compiled = torch.compile(net, **options)
+    x, y = torch.randn(5, 8).to(D), torch.randn(5, 8).to(D)
+    with torch.no_grad():
+        for _ in range(3):
+            expected = net(x)
+            torch.testing.assert_close(compiled(x), expected)
+        assert not torch.equal(compiled(y), expected)
+        torch.testing.assert_close(compiled(y), net(y))
+        eager, operators = counted(lambda: net(x))
+        replayed, none = counted(lambda: compiled(x))
+        assert eager == replayed > 5
+        assert {"aten::linear", "aten::gelu"} < set(operators) and not {"aten::linear", "aten::gelu"} & set(none)
+    assert net.calls.item() == 11
+
+
+def test_a_replay_draws_anew():
+    def f(x):
+        return nn.functional.dropout(x, 0.5), torch.rand_like(x)
+
+    compiled, x = torch.compile(f), torch.ones(1000, device=D)
+    compiled(x)
+    torch.manual_seed(3)
+    expected = [t.cpu() for _ in range(3) for t in f(x)]
+    torch.manual_seed(3)
+    found = [t.cpu() for _ in range(3) for t in compiled(x)]
+    for a, b in zip(found, expected):
+        assert torch.equal(a, b)
+    assert not torch.equal(found[0], found[2]) and not torch.equal(found[1], found[3])
+
+
+def test_a_replay_draws_anew_in_both_passes():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 50), nn.Dropout(0.5), nn.Linear(50, 3)).to(D)
+    compiled, x = torch.compile(net), torch.randn(4, 6).to(D)
+    gradients = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        net.zero_grad()
+        compiled(x).sum().backward()
+        gradients.append(net[0].weight.grad.cpu())
+        # The mask of the backward pass is the forward one's: units that were dropped have no gradient.
+        assert 0 < (gradients[-1].abs().sum(1) == 0).sum() < 50
+    assert torch.equal(gradients[0], gradients[1]) and not torch.equal(gradients[0], gradients[2])
+
+
+def test_results_that_are_arguments_views_and_shared():
+    def f(x, y, n):
+        z = x * 2
+        return x.t(), z[1:], z[:, ::2], y, z.view(-1)[3], n + 1, x[0:0], y.unsqueeze(0)
+
+    compiled = torch.compile(f, dynamic=False)
+    for i in range(4):
+        x, y = torch.randn(3, 4).to(D), torch.randn(5).to(D)
+        found, expected = compiled(x, y, i), f(x, y, i)
+        for a, b in zip(found, expected):
+            if isinstance(b, torch.Tensor):
+                assert a.stride() == b.stride() and a.storage_offset() == b.storage_offset()
+                torch.testing.assert_close(a, b)
+            else:
+                assert a == b
+        found[0].zero_()
+        assert not x.any() and found[1].data_ptr() >> 40 == found[2].data_ptr() >> 40
+
+
+def test_arguments_written_in_place():
+    @torch.compile
+    def f(cache, at, x):
+        cache.index_copy_(0, at, x)
+        return cache.sum()
+
+    cache, same = torch.zeros(6, 3, device=D), torch.zeros(6, 3)
+    for i in range(5):
+        x, version = torch.randn(1, 3), cache._version
+        with torch.no_grad():
+            total = f(cache, torch.tensor([i], device=D), x.to(D))
+        same[i] = x[0]
+        torch.testing.assert_close(total.cpu(), same.sum())
+        assert cache._version > version
+    assert torch.equal(cache.cpu(), same)
+
+
+def test_arguments_that_share_memory():
+    @torch.compile
+    def f(a, b):
+        a.add_(1)
+        return a + b
+
+    for shared in (False, True, False, True):
+        a = torch.zeros(8, device=D)
+        b = a[2:] if shared else torch.zeros(6, device=D)
+        with torch.no_grad():
+            total = f(a[:6], b)
+        assert total.cpu().tolist() == ([2, 2, 2, 2, 1, 1] if shared else [1] * 6)
+
+
+def test_tokens_of_growing_sequences_share_a_plan():
+    """The last column of a longer and longer row, as generate() cuts it: only strides of dimensions of one differ."""
+    table = torch.randn(10, 4).to(D)
+
+    @torch.compile
+    def f(ids):
+        return table[ids].mul(2)
+
+    row = torch.arange(10)
+    with torch.no_grad():
+        for n in range(3, 9):
+            ids = row.to(D).as_strided((1, 1), (n, 1)) + (n - 1)
+            ids = ids.as_strided((1, 1), (n, 1))
+            torch.testing.assert_close(f(ids).cpu(), (table.cpu() * 2)[None, n - 1 : n])
+        _, operators = counted(lambda: f(row.to(D).as_strided((1, 1), (10, 1))))
+    assert "aten::as_strided" in operators and "aten::mul" not in operators
+
+
+def test_what_cannot_be_replayed_runs_as_written():
+    @torch.compile
+    def f(x, y):
+        return x + y, x.to(D, torch.float32) * torch.tensor([1.0, 2.0], device=D)
+
+    for i in range(3):
+        a, b = f(torch.full((2,), float(i)), torch.ones(2))
+        assert a.tolist() == [i + 1.0] * 2 and b.tolist() == [i, 2.0 * i]
+
+
+def test_bad_indices_are_reported_by_replays():
+    @torch.compile
+    def f(table, ids):
+        return table[ids] * 1
+
+    table = torch.randn(4, 2).to(D)
+    with torch.no_grad():
+        for _ in range(2):
+            f(table, torch.tensor([1, 3], device=D))
+        with pytest.raises(IndexError):
+            f(table, torch.tensor([1, 4], device=D)).cpu()
+        assert torch.equal(f(table, torch.tensor([0, 3], device=D)).cpu(), table.cpu()[[0, 3]])
+
+
+def test_changed_parameters_are_seen():
+    net = nn.Linear(3, 2).to(D)
+    compiled, x = torch.compile(net), torch.ones(1, 3, device=D)
+    with torch.no_grad():
+        for i in range(4):
+            net.weight.fill_(i)
+            net.bias.zero_()
+            assert compiled(x).tolist() == [[3.0 * i] * 2]
+        net.weight = nn.Parameter(torch.ones(2, 3, device=D))
+        assert compiled(x).tolist() == [[3.0] * 2]
+
+
+def test_while_kernels_are_timed():
+    if not torch.webgpu.profiler.is_available():
+        pytest.skip("this device has no timestamps")
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).to(D)
+    compiled, x = torch.compile(net), torch.ones(1, 3, device=D)
+    with torch.no_grad():
+        expected = net(x)
+        with torch.webgpu.profiler.profile() as profile:
+            for _ in range(3):
+                torch.testing.assert_close(compiled(x), expected)
+    assert sum(row.count for row in profile.key_averages()) >= 6
+
+
+@pytest.mark.parametrize("causal,groups", [(True, 1), (False, 2)])
+def test_attention_stays_one_operator(causal, groups, monkeypatch):
+    """In graphs of both passes, where the fused kernels are used (the GPU's variants)."""
+    monkeypatch.setitem(attention.SMALL_SCORES, "cpu", 0)
+    graphs = []
+    monkeypatch.setattr(
+        compiled_backend, "replayed", lambda g, real=compiled_backend.replayed: graphs.append(g) or real(g)
+    )
+
+    def f(q, k, v):
+        out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=groups > 1)
+        return out.transpose(1, 2).flatten(2)
+
+    torch.manual_seed(0)
+    shapes = [(2, 4, 20, 16)] + [(2, 4 // groups, 20, 16)] * 2
+    inputs = [torch.randn(s) for s in shapes]
+    results = []
+    for device, call in (("cpu", f), (D, torch.compile(f))):
+        for _ in range(2):
+            args = [x.to(device, copy=True).requires_grad_() for x in inputs]
+            out = call(*args)
+            out.square().sum().backward()
+        results.append([out.detach().cpu(), *(x.grad.cpu() for x in args)])
+    for a, b in zip(*results):
+        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+    names = [[str(n.target) for n in g.graph.nodes] for g in graphs]
+    assert "webgpu_backend.attention.default" in names[0] and "webgpu_backend.attention_backward.default" in names[1]

@@ -9,9 +9,9 @@ import torch
 from ..dtypes import Unsupported
 from ..ops import hot
 from ..ops.elementwise import Elementwise, runner
-from ..ops.table import CHOICES, CUSTOM, POINTWISE, Choice, Pointwise
+from ..ops.table import CHOICES, CUSTOM, POINTWISE, TRACED, Choice, Pointwise
 from ..runtime.errors import BindingTooLarge
-from . import autocast, fallback, long_rows, oversize, pieces, sparse  # noqa: F401  the rules register themselves
+from . import autocast, compiled, fallback, long_rows, oversize, pieces, sparse  # noqa: F401  the rules register themselves
 
 aten = torch.ops.aten
 _libraries: list[torch.library.Library] = []
@@ -108,10 +108,13 @@ def _guarded_composite(overload, call):
     """
 
     composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    traced = TRACED.get(overload.name().removeprefix("aten::"))
 
     def kernel(*args, **kwargs):
         try:
             if composite and args and args[0].__class__ not in _PLAIN and _traced(args[0]):
+                if traced is not None and compiled.tracing:
+                    return traced(*args, **kwargs)
                 raise Unsupported("webgpu: a graph is made of what torch knows")
             return call(*args, **kwargs)
         except (Unsupported, BindingTooLarge) as error:

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 from .. import env
 from .. import tensor as T
 from ..dtypes import Unsupported
-from ..ops.random import DEFAULT, STREAMS
+from ..ops.philox import DEFAULT, STREAMS
 from .rng import cpu_twin
 
 aten = torch.ops.aten

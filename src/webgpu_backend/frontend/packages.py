@@ -13,8 +13,8 @@ import torch
 
 from .. import tensor as T
 from ..runtime.gpu import gpu
+from . import compiled, lightning
 from . import device as ours
-from . import lightning
 from .constructors import is_ours
 
 
@@ -136,7 +136,15 @@ def _transformers(module) -> None:
     _replace(module, "is_torch_bf16_gpu_available", is_torch_bf16_gpu_available)
 
 
-# -- Inductor, which has no code generator for the device: said before it fails somewhere inside
+# -- torch.compile: our backend by its name, and in the place of Inductor, which has no code generator for the device
+
+
+def _backends(module) -> None:
+    module.register_backend(compiled.compile, name=T.NAME)
+
+
+def _trace_rules(module) -> None:
+    module.add(__package__.partition(".")[0])  # kernels called between two graphs are no code to compile
 
 
 def _inductor(module) -> None:
@@ -144,11 +152,8 @@ def _inductor(module) -> None:
 
     @functools.wraps(original)
     def compile_fx(model_, example_inputs_, *args, **kwargs):
-        if any(isinstance(x, torch.Tensor) and x.device.type == T.NAME for x in example_inputs_):
-            raise NotImplementedError(
-                "webgpu: torch.compile has no Inductor code generator for this device; use "
-                'torch.compile(model, backend="aot_eager"), or leave the model as it is'
-            )
+        if isinstance(model_, torch.fx.GraphModule) and compiled.concerns(model_, example_inputs_):
+            return compiled.compile(model_, example_inputs_)
         return original(model_, example_inputs_, *args, **kwargs)
 
     _replace(module, "compile_fx", compile_fx)
@@ -165,6 +170,8 @@ PATCHES: dict[str, Callable] = {
     "accelerate.utils.modeling": _accelerate_memory,
     "transformers.training_args": _training_arguments,
     "transformers.utils.import_utils": _transformers,
+    "torch._dynamo.backends.registry": _backends,
+    "torch._dynamo.trace_rules": _trace_rules,
     "torch._inductor.compile_fx": _inductor,
 }
 for _package in ("lightning.pytorch", "pytorch_lightning"):

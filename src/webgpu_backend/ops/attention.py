@@ -12,9 +12,9 @@ from ..kernels import attention_half as half
 from ..kernels.attention import FEW, MAX_HEAD, Mask, Shape, Strides, plan, plan_delta
 from ..launch import caps, launch
 from .copy import fill
-from .random import DEFAULT
+from .philox import DEFAULT
 from .remember import remembered
-from .table import custom
+from .table import custom, traced
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 # Scores up to this many are cheaper as products on a software adapter, which has no use for workgroup memory.
@@ -315,3 +315,62 @@ def _four(t: torch.Tensor) -> torch.Tensor:
     if t.is_neg():
         t = t.resolve_neg()
     return t if t.dim() == 4 else t.reshape(-1, *t.shape[-3:])
+
+
+# -- in graphs: operators of our own, with the kernels' outputs as they lie
+
+_library = torch.library.Library("webgpu_backend", "DEF")
+_library.define("attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale) -> (Tensor, Tensor)")
+_library.define(
+    "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor lse, bool causal, "
+    "float scale) -> (Tensor, Tensor, Tensor)"
+)
+_ours = torch.ops.webgpu_backend
+
+
+@torch.library.impl(_library, "attention", "PrivateUse1")
+def _attention(q, k, v, mask, causal, scale):
+    return _forward(q, k, v, mask, causal, scale)
+
+
+@torch.library.impl(_library, "attention_backward", "PrivateUse1")
+def _attention_backward(grad, q, k, v, mask, out, lse, causal, scale):
+    together = not torch.are_deterministic_algorithms_enabled()
+    return _backward(grad, q, k, v, mask, out, lse, causal, scale, (True, True, True), together)
+
+
+@torch.library.register_fake("webgpu_backend::attention", lib=_library)
+def _attention_shapes(q, k, v, mask, causal, scale):
+    return q.new_empty((*q.shape[:3], v.shape[3])), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+@torch.library.register_fake("webgpu_backend::attention_backward", lib=_library)
+def _attention_backward_shapes(grad, q, k, v, mask, out, lse, causal, scale):
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+def _attention_saves(ctx, inputs, output):
+    q, k, v, mask, ctx.causal, ctx.scale = inputs
+    ctx.save_for_backward(q, k, v, mask, *output)
+
+
+def _attention_gradient(ctx, grad, _):
+    found = _ours.attention_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.scale)
+    return (*found, None, None, None)
+
+
+torch.library.register_autograd(
+    "webgpu_backend::attention", _attention_gradient, setup_context=_attention_saves, lib=_library
+)
+
+
+@traced("scaled_dot_product_attention")
+def traced_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
+):
+    _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    e = query.shape[-1]
+    if dropout_p or query.dim() != 4 or query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
+        raise Unsupported("webgpu: a graph has torch's own attention here")
+    scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
+    return _ours.attention(query, key, value, attn_mask, is_causal, scale)[0]

@@ -1,10 +1,7 @@
-"""Random numbers on the device: a Philox stream per generator, a kernel per distribution."""
+"""Random numbers on the device: a kernel per distribution."""
 
 import math
-import os
-import threading
-from struct import Struct, pack, unpack
-from weakref import WeakValueDictionary
+from struct import Struct, pack
 
 import torch
 
@@ -17,55 +14,9 @@ from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
 from .copy import dense, device_copy
 from .indexing import remember
+from .philox import DEFAULT, MASK, skipped, stream
 from .reduction import Reduction
 from .table import binary, custom
-
-_MASK = (1 << 64) - 1
-_DEFAULT_SEED = 67280421310721  # torch's own, for a process that sets none
-
-
-class Philox:
-    """A stream of random words: a key, and how many counters have been used."""
-
-    def __init__(self, seed: int = _DEFAULT_SEED):
-        self.lock = threading.Lock()
-        self.restart(seed)
-
-    def restart(self, seed: int) -> None:
-        self.seed = int(seed) & _MASK
-        self.offset = 0
-
-    def take(self, elements: int) -> bytes:
-        """Key and first counter for so many elements, packed as kernels read them."""
-        with self.lock:
-            offset = self.offset
-            self.offset = (offset + -(-elements // 4)) & _MASK
-        return pack("<QQ", self.seed, offset)
-
-
-def skipped(taken: bytes, elements: int) -> bytes:
-    """What take gave, for the elements from there on."""
-    seed, offset = unpack("<QQ", taken)
-    return pack("<QQ", seed, (offset + elements // 4) & _MASK)
-
-
-DEFAULT = Philox()
-# Kernels get a fresh wrapper around the C++ generator, so ours are found by its address.
-STREAMS: WeakValueDictionary[int, Philox] = WeakValueDictionary()
-
-
-def stream(generator) -> Philox:
-    """The stream behind a generator; one of the CPU's seeds a stream of its own at each call."""
-    if generator is None:
-        return DEFAULT
-    found = STREAMS.get(generator._cdata)
-    if found is None:
-        found = Philox(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
-    return found
-
-
-def fresh_seed() -> int:
-    return int.from_bytes(os.urandom(8), "little") >> 1
 
 
 def _whole(tensor: torch.Tensor) -> bool:
@@ -211,10 +162,10 @@ def _whole_numbers(self, low: int, count: int, generator):
     """low to low + count - 1, each as likely."""
     if self.is_complex():
         _refuse("random_", self.dtype)
-    if count > _MASK:
+    if count > MASK:
         return draw("any64", self, generator)
     name = "below" if count < 1 << 28 else "below64"  # 32 bits would favour some numbers visibly from there on
-    return draw(name, self, generator, pack("<QQ", low & _MASK, count))
+    return draw(name, self, generator, pack("<QQ", low & MASK, count))
 
 
 @custom("random_")

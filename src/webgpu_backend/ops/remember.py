@@ -1,22 +1,25 @@
 """Operators made of others, planned once: the first call with given metadata runs as written and its dispatches are
 kept; later calls make the outputs and record the same dispatches over the new buffers.
 
-Only for functions of tensors whose dispatches follow from metadata and plain arguments alone: no random numbers, no
-value read on the host. What cannot be kept (copies outside kernels, windows, buffers of others that are not named with
-`keep`) runs as written.
+Only for functions of tensors whose dispatches follow from metadata and plain arguments alone: no value read on the
+host. Random numbers are drawn anew. What cannot be kept (copies outside kernels, windows, buffers of others that are
+not named with `keep`) runs as written.
 """
 
 from functools import wraps
 from operator import itemgetter
+from typing import NamedTuple
 from weakref import WeakValueDictionary, ref
 
 import torch
+from torch.autograd.graph import increment_version
 
 from .. import tensor as T
 from ..program import Window
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
 from . import hot
+from .philox import DEFAULT, STREAMS, Drawn, Philox
 
 _MAX_PLANS = 4096
 FAULT_WORDS = 0  # the uid of the block that kernels report bad indices in; no tensor's block has it
@@ -40,12 +43,29 @@ class _Plan:
     """Steps pick buffers by number: the arguments, the outputs, then spaces (sizes needed in between, or constants),
     then the fault words where one of the kernels may set them."""
 
-    __slots__ = ("metas", "spaces", "guarded", "steps", "results")
+    __slots__ = ("metas", "spaces", "guarded", "steps", "draws", "written", "results", "single")
 
 
-def remembered(call, unless=None):
+class _View(NamedTuple):
+    """A result that lies in an argument's storage or in that of another result, counted in this order; without a size
+    it is the argument."""
+
+    source: int
+    size: tuple[int, ...] | None = None
+    stride: tuple[int, ...] = ()
+    offset: int = 0
+
+
+class _Value(NamedTuple):
+    """A result that is no tensor."""
+
+    value: object
+
+
+def remembered(call, unless=None, versions=False):
     """Decorates an operator's function; keyword arguments are not looked at, so they go the long way, as does all while
-    `unless()` holds."""
+    `unless()` holds. With `versions` arguments that are written get a new one, which torch gives those of operators.
+    """
     plans: dict[tuple, _Plan | None] = {}
     moved: set[tuple] = set()  # the first call uploads what later ones find
 
@@ -72,11 +92,11 @@ def remembered(call, unless=None):
         except KeyError:
             if len(plans) >= _MAX_PLANS:
                 forget()
-            return _traced(call, args, blocks, plans, moved, key)
+            return _traced(call, args, blocks, plans, moved, key, versions)
         if plan is None:
             return call(*args)
         try:
-            return _replay(plan, blocks)
+            return _replay(plan, args, blocks)
         except BindingTooLarge:  # the same view, of a larger buffer
             return call(*args)
         except _Stale:
@@ -91,7 +111,7 @@ def remembered(call, unless=None):
     return run
 
 
-def _replay(plan: _Plan, blocks: list):
+def _replay(plan: _Plan, args: tuple, blocks: list):
     made, leases = [], []
     for meta, size in plan.metas:
         tensor, block = T.make(meta)
@@ -113,18 +133,53 @@ def _replay(plan: _Plan, blocks: list):
     if plan.guarded:
         found = gpu().queue.fault_words()
         blocks.append(found.block)
+    if plan.written and max(block.size for block in blocks) > gpu().caps.max_binding:
+        raise BindingTooLarge("a graph's arguments")  # before anything is written
     record = hot.record
-    for program, pick, params, grid in plan.steps:
+    for program, pick, params, grid in plan.steps if plan.draws is None else _drawn(plan):
         record(program, pick(blocks), params, grid)
     if found is not None:
         found.watched = True
     results = plan.results
     if results.__class__ is int:
         return made[results]
+    if results.__class__ is list:
+        return _given(plan, args, made)
     return tuple([None if i is None else made[i] for i in results])
 
 
-def _traced(call, args, blocks: list, plans: dict, moved: set, key: tuple):
+def _drawn(plan: _Plan):
+    """The steps, with random numbers of this call's own."""
+    draws, places = plan.draws
+    taken = [stream.take(elements) for stream, elements in draws]
+    for step, (program, pick, params, grid) in enumerate(plan.steps):
+        if step in places:
+            at, draw = places[step]
+            params = params[:at] + taken[draw] + params[at + len(taken[draw]) :]
+        yield program, pick, params, grid
+
+
+def _given(plan: _Plan, args: tuple, made: list) -> tuple:
+    """Results that are more than tensors of their own; arguments that were written get a new version."""
+    tensors = [a for a in args if isinstance(a, _Tensor)]
+    for i in plan.written:
+        increment_version(tensors[i])
+    tensors += made
+    count = len(tensors) - len(made)
+    results = []
+    for result in plan.results:
+        if result.__class__ is int:
+            result = tensors[count + result]
+        elif result.__class__ is _View:
+            whole = result.size is None
+            result = tensors[result.source] if whole else T.as_strided(tensors[result.source], *result[1:])
+        elif result.__class__ is _Value:
+            result = result.value
+        results.append(result)
+    return results[0] if plan.single else tuple(results)
+
+
+def _traced(call, args, blocks: list, plans: dict, moved: set, key: tuple, versions: bool):
     """Runs the call as written and keeps its plan, None where it cannot be had."""
     queue = gpu().queue
     with queue.lock:
@@ -132,12 +187,13 @@ def _traced(call, args, blocks: list, plans: dict, moved: set, key: tuple):
             return call(*args)
         before = _moves(queue)
         queue.recording = steps = []
+        Philox.draws = draws = []
         try:
             result = call(*args)
         finally:
-            queue.recording = None
+            queue.recording = Philox.draws = None
         if _moves(queue) == before:
-            plans[key] = _plan(steps, result, blocks)
+            plans[key] = _plan(steps, draws, result, args, blocks, versions)
         elif key in moved:
             plans[key] = None
         else:
@@ -149,26 +205,13 @@ def _moves(queue) -> tuple[int, ...]:
     return queue.copies, queue.bytes_uploaded, queue.bytes_read
 
 
-def _plan(steps: list, result, blocks: list) -> _Plan | None:
-    results = (result,) if isinstance(result, _Tensor) else result
+def _plan(steps: list, draws: list, result, args: tuple, blocks: list, versions: bool) -> _Plan | None:
     numbers = {block: i for i, block in enumerate(blocks)}
-    count = len(blocks)  # arguments that share a buffer have a number each
     plan = _Plan()
-    plan.metas, places = [], []
-    for t in results:
-        if t is None:
-            places.append(None)
-            continue
-        meta, size = T.meta(t.shape, t.stride(), t.dtype), 0
-        if t.numel():
-            block = T.block_of(t)
-            if block in numbers or t.storage_offset() or t.untyped_storage().nbytes() != meta.nbytes:
-                return None  # an argument or a part of a larger buffer is given back
-            # The pool may have given more than was asked for, and steps before may have worked in all of it.
-            numbers[block], size = count, block.size
-        places.append(len(plan.metas))
-        plan.metas.append((meta, size))
-        count += 1
+    plan.metas = []
+    if not _keep_results(plan, numbers, len(blocks), result, args):  # arguments that share a buffer have a number each
+        return None
+    count = len(blocks) + len(plan.metas)
     plan.spaces, words = [], None
     for step in steps:
         for block, access in zip(step.buffers, step.program.access):
@@ -189,8 +232,68 @@ def _plan(steps: list, result, blocks: list) -> _Plan | None:
     plan.steps = [
         (step.program, _picker([numbers[block] for block in step.buffers]), step.params, step.grid) for step in steps
     ]
-    plan.results = places[0] if isinstance(result, _Tensor) else tuple(places)
+    plan.draws = _places(steps, draws) if draws else None
+    if draws and plan.draws is None:
+        return None
+    plan.written = []
+    if versions:
+        written = {b for step in steps for b, access in zip(step.buffers, step.program.access) if access == "w"}
+        tensors = [a for a in args if isinstance(a, _Tensor)]
+        plan.written = [i for i, t in enumerate(tensors) if t.numel() and T.block_of(t) in written]
+    if plan.written and plan.results.__class__ is not list:
+        plan.results = [plan.results] if plan.results.__class__ is int else list(plan.results)
     return plan
+
+
+def _keep_results(plan: _Plan, numbers: dict, first: int, result, args: tuple) -> bool:
+    """Says of each result what it is; False where a later call could not make it."""
+    arguments = [a for a in args if isinstance(a, _Tensor)]
+    homes = {T.block_of(a): i for i, a in reversed([*enumerate(arguments)]) if a.numel()}
+    places, plain = [], True
+    for t in (result,) if isinstance(result, _Tensor) else result:
+        if t is None:
+            places.append(None)
+            continue
+        if not isinstance(t, _Tensor):
+            places.append(_Value(t))
+            plain = False
+            continue
+        block = T.block_of(t) if t.numel() else None
+        if block is None and t.device.type != T.NAME:
+            return False
+        view = (tuple(t.shape), t.stride(), t.storage_offset())
+        if block in homes:
+            source = homes[block]
+            base = arguments[source] if source < len(arguments) else None
+            if (plan.metas[source - len(arguments)][0].dtype if base is None else base.dtype) != t.dtype:
+                return False
+            places.append(_View(source) if t is base else _View(source, *view))
+            plain = False
+            continue
+        meta, size = T.meta(t.shape, t.stride(), t.dtype), 0
+        if block is not None:
+            # The pool may have given more than was asked for, and steps before may have worked in all of it.
+            numbers[block], size = first + len(plan.metas), block.size
+            homes[block] = len(arguments) + len(plan.metas)
+            if t.storage_offset() or t.untyped_storage().nbytes() != meta.nbytes:
+                meta = T.meta((t.untyped_storage().nbytes() // t.element_size(),), None, t.dtype)
+                places.append(_View(homes[block], *view))
+                plan.metas.append((meta, size))
+                plain = False
+                continue
+        places.append(len(plan.metas))
+        plan.metas.append((meta, size))
+    plan.single = isinstance(result, _Tensor)
+    plan.results = (places[0] if plan.single else tuple(places)) if plain else places
+    return True
+
+
+def _places(steps: list, draws: list):
+    """The draws, and by step where its own stands in the parameters; None where one is not found."""
+    known = (DEFAULT, *STREAMS.values())  # the CPU's generators seed a stream for one call
+    places = {i: (step.params.at, step.params.draw) for i, step in enumerate(steps) if type(step.params) is Drawn}
+    found = {draw for _, draw in places.values()} == set(range(len(draws)))
+    return (draws, places) if found and all(stream in known for stream, _ in draws) else None
 
 
 def _picker(at: list[int]):

@@ -45,6 +45,7 @@ POINTWISE: dict[str, Pointwise] = {}
 CHOICES: list[Choice] = []
 ENTRIES: list[Pointwise] = []  # every entry, those that only a choice uses too
 CUSTOM: dict[tuple[str, str], Custom] = {}  # by overload and dispatch key
+TRACED: dict[str, Callable] = {}  # what a composite overload becomes in a graph that `frontend.compiled` makes
 _LETTERS = "abcdefgh"
 
 
@@ -117,6 +118,16 @@ def custom(*overloads: str, key: str = "PrivateUse1", refuses: bool = True):
             if (overload, key) in CUSTOM:
                 raise ValueError(f"{overload} is in the table already for {key}")
             CUSTOM[overload, key] = Custom(overload, function, key, refuses)
+        return function
+
+    return register
+
+
+def traced(overload: str):
+    """Registers what a composite overload becomes in a graph for this device alone; in others torch's own stands."""
+
+    def register(function: Callable) -> Callable:
+        TRACED[overload] = function
         return function
 
     return register
