@@ -167,6 +167,22 @@ def test_constants_are_read_for_as_long_as_they_are_kept():
     assert len(calls) == 4
 
 
+def test_making_a_constant_is_no_part_of_a_plan():
+    tables = {}
+
+    @remembered
+    def scaled(x):
+        if "three" not in tables:
+            tables["three"] = keep(torch.full((4,), 3.0, device="webgpu"))
+        return x * tables["three"]
+
+    x = torch.ones(4).to("webgpu")
+    for _ in range(3):
+        before = webgpu_backend.stats()["dispatches"]
+        assert scaled(x).cpu().tolist() == [3.0] * 4
+    assert webgpu_backend.stats()["dispatches"] - before == 1
+
+
 def test_a_bad_index_is_reported_at_every_call():
     target, source = torch.zeros(8).to("webgpu"), torch.ones(4).to("webgpu")
     good, bad = (torch.tensor([1, 2, last, 1]).to("webgpu") for last in (3, 30))

@@ -27,11 +27,13 @@ _Tensor = torch.Tensor
 
 
 _constants: WeakValueDictionary = WeakValueDictionary()  # tensors by their blocks
+_kept = [0]  # how many there have been: what makes one is no part of a plan
 
 
 def keep(tensor: torch.Tensor) -> torch.Tensor:
     """Names a tensor that is never written again: plans may read it for as long as its owner has it."""
     _constants[T.block_of(tensor)] = tensor
+    _kept[0] += 1
     return tensor
 
 
@@ -67,7 +69,7 @@ def remembered(call, unless=None, versions=False):
     `unless()` holds. With `versions` arguments that are written get a new one, which torch gives those of operators.
     """
     plans: dict[tuple, _Plan | None] = {}
-    moved: set[tuple] = set()  # the first call uploads what later ones find
+    moved: set[tuple] = set()  # the first call uploads or makes what later ones find
 
     @wraps(call)
     def run(*args, **kwargs):
@@ -202,7 +204,7 @@ def _traced(call, args, blocks: list, plans: dict, moved: set, key: tuple, versi
 
 
 def _moves(queue) -> tuple[int, ...]:
-    return queue.copies, queue.bytes_uploaded, queue.bytes_read
+    return queue.copies, queue.bytes_uploaded, queue.bytes_read, _kept[0]
 
 
 def _plan(steps: list, draws: list, result, args: tuple, blocks: list, versions: bool) -> _Plan | None:
