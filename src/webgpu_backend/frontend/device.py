@@ -1,6 +1,8 @@
 """`torch.webgpu`: the device module, its hooks and its guard."""
 
 import os
+import signal
+import threading
 import types
 from functools import wraps
 
@@ -238,9 +240,30 @@ class _Hooks(torch._C._acc.PrivateUse1Hooks):
 _KIND = torch._C._autograd.DeviceType.PrivateUse1
 
 
+_NOTHING = iter(frozenset())
+_raised: list[BaseException] = []  # by a hook of autograd, until the engine has returned
+
+
+def _type():
+    """The kind of device, asked for up to twelve times in a gradient: also by guards that a hook's exception unwinds,
+    while it is still set. What is raised to a guard ends the process, so it is taken here, by the one statement that
+    looks for it at no cost, a loop over nothing, and run_backward raises it."""
+    try:
+        for _ in _NOTHING:
+            pass
+    except BaseException as error:
+        _raised[:] = [error]
+    return _KIND
+
+
 class _Guard(torch._C._acc.DeviceGuard):
-    def type_(self):
-        return _KIND  # asked for up to twelve times in a gradient
+    type_ = _type
+
+
+def _guard() -> _Guard:
+    guard = _Guard()
+    guard.type_ = _type  # found in the object itself: nothing is bound, which would fail while an exception is set
+    return guard
 
 
 _PUBLIC = (
@@ -266,7 +289,7 @@ def module() -> types.ModuleType:
 def register() -> types.ModuleType:
     """Makes `webgpu` a device type of this process."""
     m = module()
-    _setup_privateuseone_for_python_backend(T.NAME, backend_module=m, hook=_Hooks(), device_guard=_Guard())
+    _setup_privateuseone_for_python_backend(T.NAME, backend_module=m, hook=_Hooks(), device_guard=_guard())
     T.DEVICE = torch.device(T.NAME, 0)
     _patch_accelerator()
     _patch_backward()
@@ -289,14 +312,45 @@ def _patch_backward() -> None:
     @wraps(run)
     def run_backward(outputs, *args, **kwargs):
         if not (isinstance(outputs[0], torch.Tensor) and outputs[0].device.type == T.NAME and threaded()):
-            return run(outputs, *args, **kwargs)
+            return _raising(run, outputs, *args, **kwargs)
         choose(False)
         try:
-            return run(outputs, *args, **kwargs)
+            with _Uninterrupted():
+                return _raising(run, outputs, *args, **kwargs)
         finally:
             choose(True)
 
     torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = run_backward
+
+
+def _raising(run, *args, **kwargs):
+    """What _type has taken is raised where the engine would have."""
+    try:
+        return run(*args, **kwargs)
+    except SystemError:
+        if not _raised:
+            raise
+        raise _raised.pop() from None
+
+
+class _Uninterrupted:
+    """Control-C waits for the end: a guard asks for its type wherever torch is, and what Python raises then ends the
+    process."""
+
+    def __enter__(self):
+        self.main = threading.get_ident() == threading.main_thread().ident
+        if self.main:
+            self.seen = None
+            self.handler = signal.signal(signal.SIGINT, self.note)
+
+    def note(self, *seen):
+        self.seen = seen
+
+    def __exit__(self, *_):
+        if self.main:
+            signal.signal(signal.SIGINT, self.handler)
+            if self.seen and callable(self.handler):
+                self.handler(*self.seen)
 
 
 def _patch_accelerator() -> None:

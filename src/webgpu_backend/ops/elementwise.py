@@ -28,6 +28,7 @@ _KINDS = {
 }
 _Tensor = torch.Tensor
 _MAX_PLANS = 16384
+_MAX_ELEMENTS = (1 << 32) - 1
 
 
 class Call:
@@ -182,6 +183,10 @@ class Elementwise:
             metas = ()
             out_views = [T.view_of(o) for o in outs]
             owned = [T.owns_tail(o) for o in outs]
+        if numel(shape) > _MAX_ELEMENTS:
+            for m in metas:
+                T.new(m)  # most often this is what fails
+            raise Unsupported(f"webgpu: {self.aten} of more elements than a kernel counts")
         empty = numel(shape) == 0
         kernel = None
         if not empty:

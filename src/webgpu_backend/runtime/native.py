@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from wgpu.backends.wgpu_native import ffi, lib  # noqa: F401  lib is for the neighbours
+from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import error_handler
 
 from .errors import DeviceError, DeviceLost, OutOfMemory
@@ -39,3 +39,27 @@ def checked(what: str):
         error = error_handler.release(what)
     if error is not None:
         raise classify(error[0], f"{what}: {error[1]}")
+
+
+_interrupts: list[BaseException] = []
+
+
+def _keep(_kind, error, _traceback) -> None:
+    _interrupts.append(error)
+
+
+@ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", onerror=_keep)
+def _mapped(status, _message, userdata1, _userdata2):
+    ffi.cast("int *", userdata1)[0] = status
+
+
+def when_mapped(status):
+    """What a mapping calls: `status`, an int *, becomes its outcome."""
+    values = {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": _mapped, "userdata1": status}
+    return ffi.new("WGPUBufferMapCallbackInfo *", values)[0]
+
+
+def raise_interrupt() -> None:
+    """Control-C during a wait arrives in the callback, out of which nothing is raised."""
+    if _interrupts:
+        raise _interrupts.pop()

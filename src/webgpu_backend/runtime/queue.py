@@ -10,7 +10,7 @@ from .blocks import Block
 from .buffers import USAGE, Pool
 from .clock import Clock
 from .errors import BindingTooLarge, DeviceError, DeviceLost
-from .native import NULL, checked, classify, error_handler, ffi, lib
+from .native import NULL, checked, classify, error_handler, ffi, lib, raise_interrupt, when_mapped
 from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
 
 # The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.
@@ -35,17 +35,13 @@ _set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
 _set_immediates = lib.wgpuComputePassEncoderSetImmediates
 _dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
 _write_buffer = lib.wgpuQueueWriteBuffer
+_begin_pass = lib.wgpuCommandEncoderBeginComputePass
 _finish = lib.wgpuCommandEncoderFinish
 _poll = lib.wgpuDevicePoll
 _map_async = lib.wgpuBufferMapAsync
 _mapped_range = lib.wgpuBufferGetConstMappedRange
 _MAP_READ, _MAPPED = lib.WGPUMapMode_Read, lib.WGPUMapAsyncStatus_Success
-_CHARS, _INTS = ffi.typeof("char *"), ffi.typeof("int *")
-
-
-@ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
-def _mapped(status, message, userdata1, _userdata2):
-    ffi.cast(_INTS, userdata1)[0] = status
+_CHARS = ffi.typeof("char *")
 
 
 class Queue:
@@ -59,6 +55,7 @@ class Queue:
         self.lock = RLock()
         self.encoder = None
         self.pass_ = None
+        self._opened: list = []  # the pass
         self.bound: Pipeline | None = None
         self.bound_params: bytes | None = None
         self.used: list[tuple] = []  # the buffers of each command in the open batch
@@ -85,10 +82,7 @@ class Queue:
         self._offset = ffi.new("uint32_t[1]")
         self._command = ffi.new("WGPUCommandBuffer[1]")
         self._status = ffi.new("int *")
-        self._map_info = ffi.new(
-            "WGPUBufferMapCallbackInfo *",
-            {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": _mapped, "userdata1": self._status},
-        )[0]
+        self._map_info = when_mapped(self._status)
         self._ring = bytearray(RING_SLOT * LARGEST_BATCH)
         self._ring_used = 0
         self._ring_block = None
@@ -169,13 +163,16 @@ class Queue:
         if self.encoder is None:
             self.encoder = lib.wgpuDeviceCreateCommandEncoder(self.device, NULL)
             self.until = perf_counter() + self.span
-        self.pass_ = lib.wgpuCommandEncoderBeginComputePass(self.encoder, timed)
+        if not self._opened:
+            self._opened.extend(map(_begin_pass, (self.encoder,), (timed,)))  # as in _close
+        self.pass_ = self._opened[0]
         self.bound = None
         return self.pass_
 
     def _end_pass(self) -> None:
-        if self.pass_ is not None:
-            ended, self.pass_, self.bound = self.pass_, None, None
+        if self._opened:
+            ended, self.pass_, self.bound = self._opened[0], None, None
+            del self._opened[0]
             lib.wgpuComputePassEncoderEnd(ended)
             lib.wgpuComputePassEncoderRelease(ended)
 
@@ -425,6 +422,7 @@ class Queue:
             self._wait()
         finally:
             error = error_handler.release("read")
+        raise_interrupt()
         if error is not None:
             raise classify(error[0], f"reading {nbytes} bytes: {error[1]}")
         if status[0] != _MAPPED:

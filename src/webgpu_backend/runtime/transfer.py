@@ -7,17 +7,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from .errors import DeviceError
-from .native import checked, ffi, lib
+from .native import checked, ffi, lib, raise_interrupt, when_mapped
 
 LARGE = 4 << 20  # smaller transfers are not worth the threads
 CHUNK = 16 << 20
 STAGES = 4
 LANES = min(4, os.cpu_count() or 1)
-
-
-@ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
-def _mapped(status, message, userdata1, _userdata2):
-    ffi.cast("int *", userdata1)[0] = status
 
 
 class _Stage:
@@ -29,10 +24,7 @@ class _Stage:
         self.is_mapped = False
         self.jobs: list[Future] = []
         self.status = ffi.new("int *")
-        self.info = ffi.new(
-            "WGPUBufferMapCallbackInfo *",
-            {"mode": lib.WGPUCallbackMode_AllowProcessEvents, "callback": _mapped, "userdata1": self.status},
-        )[0]
+        self.info = when_mapped(self.status)
 
     def release(self) -> None:
         """Waits for the threads and gives the memory back to the device."""
@@ -105,6 +97,7 @@ class Transfer:
         with checked("mapping a staging buffer"):
             lib.wgpuBufferMapAsync(stage.handle, stage.mode, 0, CHUNK, stage.info)
             self.queue._wait()
+        raise_interrupt()
         if stage.status[0] != lib.WGPUMapAsyncStatus_Success:
             raise DeviceError(f"mapping a staging buffer failed with status {stage.status[0]}")
         get = lib.wgpuBufferGetConstMappedRange if stage.mode == lib.WGPUMapMode_Read else lib.wgpuBufferGetMappedRange
