@@ -237,3 +237,13 @@ def test_stacks_of_numbers_with_gradients():
         return x.grad, x.detach(), y
 
     both(run)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8, torch.int64, torch.complex64])
+def test_pads_of_whole_groups(dtype):
+    """Rows whose inside begins and ends at multiples of four are moved four elements at a time, others are not."""
+    x = (torch.randn(3, 5, 16) * 9).to(dtype)
+    for pad in ((4, 4), (4, 0), (0, 8), (-4, 4), (-8, 12, 1, 0), (4, -4, 4, 4), (4, 6), (2, 2)):
+        both(lambda d, pad=pad: F.pad(x.to(d), pad, value=3))
+        both(lambda d, pad=pad: F.pad(x.to(d)[..., 4:12], pad, value=3))
+        both(lambda d, pad=pad: F.pad(x.to(d)[..., 3:11], pad, value=3))

@@ -36,8 +36,10 @@ def plan(
         words.append(diagonal & _U32)
     if len(words) + 2 > MAX_WORDS:
         raise Unsupported("webgpu: too many dimensions")
-    # Four neighbours of a row move together where the row itself is untouched (a triangle cuts lane by lane).
-    vector = rules[0] == "n" and strides[0] == 1 and dims[0] % 4 == 0 and offset % 4 == 0
+    # Four neighbours of a row move together where the row itself is untouched (a triangle cuts lane by lane), or where
+    # what is outside begins and ends between groups of four.
+    whole = rules[0] == "n" or (rules[0] == "c" and not keep and shifts[0] % 4 == 0 and sizes[0] % 4 == 0)
+    vector = whole and strides[0] == 1 and dims[0] % 4 == 0 and offset % 4 == 0
     vector = vector and all(s % 4 == 0 for s in strides[1:])
     program = _program(item, "".join(rules), keep, vector, caps)
     threads = -(-words[0] // (4 * GROUPS[caps.kind]))
