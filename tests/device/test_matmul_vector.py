@@ -74,6 +74,13 @@ def test_layouts(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_short_k_of_many_columns(dtype):
+    n = 2 * matmul_vector.DEEP[1] * 8 + 36  # the last workgroup has columns past the end
+    for m in (2, 7):
+        check(F.linear, make(dtype, m, 104), make(dtype, n, 104), make(dtype, n), classes="8k")
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_offsets_and_strides(dtype):
     """Vectors of sixteen bytes need every row to start at one; what does not is read by fours or one by one."""
     x, w = make(dtype, 5, 136), make(dtype, 41, 136)

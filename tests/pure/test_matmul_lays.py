@@ -1,6 +1,7 @@
 """How threads lie over products of few rows: what every adapter allows, and sums that all arrive."""
 
 import re
+from itertools import product
 
 import pytest
 
@@ -15,8 +16,8 @@ LEAST = Caps("gpu", False, False, False, False, 0, 128 << 20, 256 << 20, 8, 16 <
 @pytest.mark.parametrize("b_class", list(matmul_vector.LAYS))
 def test_lays_fit(b_class, caps):
     for rows in (1, 2, 4, 8):
-        for n in (1, 700, 5000, 200_000):
-            lay = matmul_vector.lay(b_class, rows, n, caps)
+        for n, k in product((1, 700, 5000, 200_000), (64, 896, 8192)):
+            lay = matmul_vector.lay(b_class, rows, n, k, caps)
             assert lay.threads <= caps.workgroup_size and lay.bytes(rows) <= caps.workgroup_bytes
             assert lay.columns % 4 == 0 and lay.along_k <= 8  # four columns are stored at once
             names = matmul_vector.names(lay, rows, b_class, caps)
@@ -26,9 +27,19 @@ def test_lays_fit(b_class, caps):
 def test_what_decoding_takes():
     """One dispatch with enough workgroups; columns that would fill few are spread over more of them."""
     for rows in (1, 8):
-        assert 4096 // matmul_vector.lay("8", rows, 4096, BIG).columns >= 132
-    many, few = (matmul_vector.lay("r", 1, n, BIG) for n in (4096, 768))
+        assert 4096 // matmul_vector.lay("8", rows, 4096, 4096, BIG).columns >= 132
+    many, few = (matmul_vector.lay("r", 1, n, 4096, BIG) for n in (4096, 768))
     assert few.columns == many.columns // 2 and few.threads == many.threads
+
+
+def test_a_short_k_takes_more_columns():
+    """Threads keep some pieces of k each, where that leaves enough workgroups."""
+    for rows in (1, 2, 4, 8):
+        long, short, small = (
+            matmul_vector.lay("8", rows, n, k, BIG) for n, k in ((151936, 14336), (151936, 896), (896, 896))
+        )
+        assert short.columns > long.columns >= small.columns and short.threads == long.threads
+        assert 896 // 8 // (short.along_k * short.teams) >= 4
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 16, 64])

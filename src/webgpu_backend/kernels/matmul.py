@@ -64,7 +64,7 @@ def plan(product: Product, caps: Caps) -> Plan:
     batch = q.outer * (1 if q.summed else q.inner)
     if vector:
         a_class, b_class = matmul_vector.classes(q, a_class, b_class)
-        lay = matmul_vector.lay(b_class, _power(q.m), q.n, caps)
+        lay = matmul_vector.lay(b_class, _power(q.m), q.n, q.k, caps)
         tiles_m, tiles_n = 1, -(-q.n // lay.columns)
     else:
         tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)

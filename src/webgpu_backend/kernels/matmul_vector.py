@@ -8,6 +8,7 @@ from .product import Product
 ROWS = 8  # most rows; above, tiles in workgroup memory are faster
 LEAST = 64  # of k
 SPLIT = (128, 8192)  # workgroups that fill the adapter, and the least share of k worth a second pass
+DEEP = (4, 512)  # pieces of k that a thread should have, where so many workgroups are left
 
 
 class Lay(NamedTuple):
@@ -37,13 +38,14 @@ class Lay(NamedTuple):
 # by rows, up to so many. Measured on a card of 132 units: one or two rows want reads under way, more rows to multiply
 # meanwhile, and columns 64 bytes side by side.
 LAYS = {
-    "8": {2: Lay(4, 8, 1, 16, 2), 4: Lay(4, 8, 4, 8, 1), 8: Lay(4, 8, 2, 8, 1, True)},
+    "8": {2: Lay(4, 8, 1, 16, 2), 4: Lay(4, 8, 2, 8, 2), 8: Lay(4, 8, 2, 8, 1, True)},
     "k": {1: Lay(1, 8, 4, 8, 4), 2: Lay(2, 8, 2, 8, 4), 4: Lay(4, 8, 1, 16, 1, True), 8: Lay(4, 8, 1, 8, 1, True)},
-    "o": {4: Lay(8, 8, 4, 16, 4), 8: Lay(8, 8, 4, 8, 4, True)},
-    "r": {1: Lay(4, 8, 4, 8, 4), 2: Lay(4, 4, 8, 16, 8), 4: Lay(4, 8, 4, 16, 4, True), 8: Lay(4, 8, 4, 8, 4, True)},
+    "o": {4: Lay(8, 4, 4, 32, 4), 8: Lay(8, 4, 4, 16, 4, True)},
+    "r": {1: Lay(4, 4, 4, 16, 4), 2: Lay(4, 4, 8, 16, 8), 4: Lay(4, 8, 4, 16, 4, True), 8: Lay(4, 4, 4, 16, 4, True)},
     "K": {8: Lay(4, 8, 1, 8, 4)},
     "R": {2: Lay(2, 4, 8, 16, 8), 8: Lay(4, 4, 8, 16, 4, True)},
 }
+UNITS = {"8": 8, "k": 4}  # elements of a piece
 WAYS = {"8": "k", "k": "k", "o": "r", "r": "r", "K": "e", "R": "r"}
 
 
@@ -51,11 +53,16 @@ def serves(q: Product, caps: Caps) -> bool:
     return caps.kind == "gpu" and q.m <= ROWS and q.k >= LEAST and not q.summed and not q.gather
 
 
-def lay(b_class: str, rows: int, n: int, caps: Caps) -> Lay:
-    """The table's row, on half the columns where there would be few workgroups, as far as the adapter allows it."""
+def lay(b_class: str, rows: int, n: int, k: int, caps: Caps) -> Lay:
+    """The table's row, as far as the adapter allows it: on half the columns where there would be few workgroups, on
+    more where k is short, since adding up costs a thread of two pieces what it costs one of twenty."""
     found = next(x for most, x in LAYS[b_class].items() if rows <= most)
     if found.along_n > 1 and found.columns > 4 and -(-n // found.columns) < SPLIT[0]:
         found = found._replace(along_n=found.along_n // 2, teams=found.teams * 2)
+    if b_class in UNITS:
+        pieces, (least, groups) = k // UNITS[b_class], DEEP
+        while found.teams > 1 and pieces < least * found.along_k * found.teams and n >= 2 * groups * found.columns:
+            found = found._replace(along_n=found.along_n * 2, teams=found.teams // 2)
     while found.threads > caps.workgroup_size or found.bytes(rows) > caps.workgroup_bytes:
         found = found._replace(teams=found.teams // 2)
     return found
