@@ -19,6 +19,9 @@ GROUPS = {"gpu": 1, "cpu": 4}
 # Side of the square that a GPU's workgroup walks where an input runs along another dimension than the output: lines of
 # both are then used whole while they are in the cache. 32 rows of 8 groups are one workgroup.
 TILE = 32
+# Bytes from which every second call that walks memory straight on walks it backwards: what the one before touched last
+# is in the cache. An H200 (50 MB of it) gains 7 % with operands of 128 MiB, 3 % with 256.
+TURNED = 32 << 20
 HEAVY = 2800  # characters of library code from which an operator is compiled once for its four lanes
 
 
@@ -42,10 +45,12 @@ class Spec:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A planned dispatch; the bytes of scalars, one for each of `packers`, follow `params`."""
+    """A planned dispatch; the bytes of scalars, one for each of `packers`, follow `params`. `turned` are the parameters
+    to walk backwards, where that is worth it."""
 
     program: Program
     params: bytes
+    turned: bytes | None
     grid: tuple[int, int, int]
     bindings: tuple[int, ...]  # indices into inputs + outputs, in binding order
     packers: tuple[Callable[[object], bytes], ...]
@@ -114,7 +119,8 @@ def plan(
     program, packers = _program(
         spec, compute.name, signature, n_in, scalar_slots, rank, inner4, tiled, tuple(aliases), caps
     )
-    words = [n, *dims[:-1]]
+    reversible = caps.kind == "gpu" and _straight(modes)
+    words = [n, 0, *dims[:-1]] if reversible else [n, *dims[:-1]]
     for view, mode, st in zip(views, modes, strides):
         if mode == "l":
             words.append(view.offset // 4)
@@ -130,8 +136,16 @@ def plan(
     else:
         workgroup, turns = _walk([v.dtype for v in views], modes, caps)
         groups = grid(-(-n // (4 * turns)), workgroup, caps)
+    turned = None
+    if reversible and n * sum(v.dtype.size for v, m in zip(views, modes) if m == "l") >= TURNED:
+        turned = pack(f"<{len(words)}I", n, groups[0] * groups[1] - 1, *words[2:])
     bound = tuple(i for i in tensor_inputs if aliases[i] is None) + tuple(len(inputs) + k for k in range(len(outputs)))
-    return Kernel(program, params, groups, bound, packers)
+    return Kernel(program, params, turned, groups, bound, packers)
+
+
+def _straight(modes) -> bool:
+    """Every operand is walked as it lies in memory, or is one value."""
+    return all(m in "lc" for m in modes)
 
 
 def _as_words(source: View, target: View, owned: bool) -> tuple[list[View], list[View]]:
@@ -154,7 +168,7 @@ def _walk(dtypes: list[DType], modes: list[str], caps: Caps) -> tuple[int, int]:
     """Threads of a workgroup, and groups of four that each has. Where a group is half of the sixteen bytes that a GPU
     likes to move at once, two of them gain up to a tenth."""
     if caps.kind == "gpu" and caps.workgroup_size >= WIDE:
-        narrow = any(d.size <= 2 for d in dtypes) and all(m in "lc" for m in modes)
+        narrow = any(d.size <= 2 for d in dtypes) and _straight(modes)
         return (WIDE // 2, 2) if narrow else (WIDE, 1)
     return WORKGROUP[caps.kind], GROUPS[caps.kind]
 
@@ -179,8 +193,10 @@ def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, ti
     scalar_types = {n: carrier_of(n, compute) for n in scalar_names}
     result_types = [compute if o == "T" else _fixed(o, caps) for o in spec.outputs]
 
-    # Parameters: element count, dimensions, then what each operand's mode needs, then scalars.
-    fields = ["n: u32"] + [f"d{i}: u32" for i in range(rank - 1)]
+    # Parameters: element count, the workgroup to count back from, dimensions, then what each operand's mode needs, then
+    # scalars.
+    reversible = caps.kind == "gpu" and _straight(modes)
+    fields = ["n: u32", *(["turn: u32"] if reversible else [])] + [f"d{i}: u32" for i in range(rank - 1)]
     for name, mode in zip(names, modes):
         fields.append(f"{name}_o: u32")
         if mode not in "lc":
@@ -236,6 +252,7 @@ def _program(spec, compute_name, signature, n_in, scalar_slots, rank, inner4, ti
         workgroup=TILE * TILE // 4 if tiled else workgroup,
         groups=groups,
         interleaved=caps.kind == "gpu",
+        reversible=reversible,
         tile=TILE if tiled else 0,
         rows="p.d1" if rank > 2 else "p.n / p.d0",
     )

@@ -31,22 +31,57 @@ _MAX_PLANS = 16384
 _MAX_ELEMENTS = (1 << 32) - 1
 
 
-class Call:
+class _Planned:
     """A planned call: everything but the buffers and the scalars' values."""
 
-    __slots__ = ("program", "params", "grid", "bindings", "packers", "packed", "metas", "meta", "empty")
+    __slots__ = ("program", "bindings", "packers", "metas", "meta", "empty")
 
     def __init__(self, kernel, metas, empty):
         self.metas = metas
         self.meta = metas[0] if metas else None
-        self.packed: dict = {}  # parameters by number, of calls that take one
         self.empty = empty
         if kernel is not None:
             self.program = kernel.program
-            self.params = kernel.params
-            self.grid = kernel.grid
             self.bindings = kernel.bindings
             self.packers = kernel.packers
+
+
+class Call(_Planned):
+    __slots__ = ("params", "packed", "grid")
+
+    def __init__(self, kernel, metas, empty):
+        super().__init__(kernel, metas, empty)
+        self.packed: dict = {}  # parameters by number, of calls that take one
+        if kernel is not None:
+            self.params, self.grid = kernel.params, kernel.grid
+
+
+_way = 0  # in which the next call over much memory walks it
+
+
+class Turning(_Planned):
+    """A call over more memory than a cache holds walks it the other way than the one before."""
+
+    __slots__ = ("both", "packs", "groups")
+
+    def __init__(self, kernel, metas, empty):
+        super().__init__(kernel, metas, empty)
+        self.both, self.packs, self.groups = (kernel.params, kernel.turned), ({}, {}), kernel.grid
+
+    @property
+    def params(self) -> bytes:
+        return self.both[_way]
+
+    @property
+    def packed(self) -> dict:
+        return self.packs[_way]
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Asked for last, and once a call."""
+        global _way
+        _way ^= 1
+        return self.groups
 
 
 def _key(x):
@@ -64,7 +99,7 @@ class Elementwise:
 
     def __init__(self, entry: Pointwise):
         self.entry = entry
-        self.plans: dict[tuple, Call] = {}
+        self.plans: dict[tuple, Call | Turning] = {}
         self.aten = entry.aten
         self.unary, self.binary, self.call = hot.unary_of(self), hot.binary_of(self), hot.call_of(self)
         self.inplace = hot.inplace_of(self)
@@ -111,7 +146,7 @@ class Elementwise:
                 resize_output(out, shape)
         return shape
 
-    def plan_into(self, key, inputs, outs, aliases, inplace: bool) -> Call:
+    def plan_into(self, key, inputs, outs, aliases, inplace: bool) -> Call | Turning:
         self._fit(inputs, outs, inplace)
         _check_overlap(outs)
         self._check_cast(inputs, outs)
@@ -166,7 +201,7 @@ class Elementwise:
 
     # -- planning
 
-    def plan(self, key, inputs, outs=None, aliases=None) -> Call:
+    def plan(self, key, inputs, outs=None, aliases=None) -> Call | Turning:
         self._check_devices(inputs)
         entry, caps = self.entry, gpu().caps
         compute, result = self._dtypes(inputs)
@@ -193,7 +228,8 @@ class Elementwise:
             kernel = pointwise.plan(entry.spec, T.DTYPES[compute], views, out_views, owned, aliases, caps)
         if len(self.plans) >= _MAX_PLANS:
             self.plans.clear()
-        call = self.plans[key] = Call(kernel, metas, empty)
+        turns = kernel is not None and kernel.turned is not None
+        call = self.plans[key] = (Turning if turns else Call)(kernel, metas, empty)
         return call
 
     def _strides(self, tensors, shape):

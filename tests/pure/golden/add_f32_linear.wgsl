@@ -1,6 +1,7 @@
-// add_f32l_f32l_f32l1, bindings rrw, 20 parameter bytes
+// add_f32l_f32l_f32l1, bindings rrw, 24 parameter bytes
 struct P {
     n: u32,
+    turn: u32,
     a_o: u32,
     b_o: u32,
     out0_o: u32,
@@ -21,7 +22,7 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
     @builtin(num_workgroups) nwg: vec3<u32>,
 ) {
-    let wg = wid.x + wid.y * nwg.x;
+    let wg = u32(abs(i32(wid.x + wid.y * nwg.x) - i32(p.turn)));
     let g = wg * 512u + lid;
     if (g >= (p.n + 3u) / 4u) {
         return;

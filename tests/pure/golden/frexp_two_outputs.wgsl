@@ -1,4 +1,4 @@
-// frexp_f32l_f32l_i32l1, bindings rww, 16 parameter bytes
+// frexp_f32l_f32l_i32l1, bindings rww, 20 parameter bytes
 fn f32_frexp_exponent(x: f32) -> i32 {
   let u = bitcast<u32>(x) & 0x7fffffffu;
   let e = i32(u >> 23u) - 126;
@@ -14,6 +14,7 @@ fn f32_frexp_mantissa(x: f32) -> f32 {
 }
 struct P {
     n: u32,
+    turn: u32,
     a_o: u32,
     out0_o: u32,
     out1_o: u32,
@@ -38,7 +39,7 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
     @builtin(num_workgroups) nwg: vec3<u32>,
 ) {
-    let wg = wid.x + wid.y * nwg.x;
+    let wg = u32(abs(i32(wid.x + wid.y * nwg.x) - i32(p.turn)));
     let g = wg * 512u + lid;
     if (g >= (p.n + 3u) / 4u) {
         return;

@@ -20,7 +20,11 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
     @builtin(num_workgroups) nwg: vec3<u32>,
 ) {
+{% if reversible %}
+    let wg = u32(abs(i32(wid.x + wid.y * nwg.x) - i32(p.turn)));
+{% else %}
     let wg = wid.x + wid.y * nwg.x;
+{% endif %}
 {% if tile %}
     let rows = {{ rows }};
     let across = (p.d0 + {{ tile - 1 }}u) / {{ tile }}u;
