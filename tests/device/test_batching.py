@@ -65,14 +65,19 @@ def test_chained_adds_are_few_submits():
 
 
 def test_a_large_dispatch_is_submitted_at_once(monkeypatch):
-    """So that a GPU does not idle while the next calls are recorded; the next time it takes twice as much."""
+    """So that a GPU does not idle while the next calls are recorded; the batches after it are 4, 8, 12 and so on."""
     a = torch.rand(64).to("webgpu")
     torch.webgpu.synchronize()
     monkeypatch.setattr(gpu().queue, "large", 1)
-    assert counted(lambda: a + a, "submits") == (1,)
-    assert counted(lambda: a + a, "submits") == (0,)
+    monkeypatch.setattr(gpu().queue, "span", 1e9)
+    ends = []
+    for i in range(1, 45):
+        if counted(lambda: a + a, "submits") == (1,):
+            ends.append(i)
+    assert ends == [1, 5, 13, 25, 41]
     torch.webgpu.synchronize()
-    assert gpu().queue.large == gpu().queue.first_large
+    queue = gpu().queue
+    assert (queue.large, queue.limit, queue.more) == (queue.first_large, runtime_queue.FIRST_BATCH, 0)
 
 
 def test_calls_that_take_long_are_not_waited_for(monkeypatch):

@@ -16,16 +16,21 @@ from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
 # The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.
 FIRST_BATCH = 16
 LARGEST_BATCH = 256
-# A dispatch of so many workgroups is submitted at once, and twice as many the next time: a GPU that has been waited for
-# would idle while the calls after it are recorded. For less, the submit takes longer than the work.
-FIRST_LARGE = 1024
+# The first dispatch of so many workgroups after a wait is submitted at once: the GPU would idle while the calls after
+# it are recorded. For less, the submit takes longer than the work. The batch after it is short, and each one a little
+# longer than the one before: where a GPU takes as long for a call as the host, what it has not begun at the end counts
+# as much as the submits do, and both then go with the root of the number of calls.
+LARGE = 1024
+LARGE_BATCH = 4
+LARGE_MORE = 4
 # Seconds after which a batch for a GPU is submitted however short it is, and by how much that grows with each: where
 # calls take long to make, counting them would leave half of the work for the end.
 FIRST_SPAN = 3e-4
 MORE_SPAN = 1e-4
 # Seconds for which a wait asks a GPU again and again: to be woken takes 40 to 60 us more. A software adapter needs the
 # core for the work itself.
-SPIN = 2e-3
+SPIN = 2e-2
+_NEVER = 1 << 62
 RING_SLOT = 256
 ARENA_BYTES = 1 << 20
 MAX_BIND_GROUPS = 16384
@@ -64,9 +69,10 @@ class Queue:
         self.closed: list = []  # commands of batches that are ended and not yet submitted
         self.count = 0
         self.limit = FIRST_BATCH
+        self.more = 0  # by which the limit grows; 0: it doubles
         gpu = caps.kind == "gpu"
         self.spin = SPIN if gpu else 0.0
-        self.first_large = self.large = FIRST_LARGE if gpu else 1 << 62
+        self.first_large = self.large = LARGE if gpu else _NEVER
         self.first_span = self.span = FIRST_SPAN if gpu else 1e9
         self.until = 0.0
         self._submitted = 0
@@ -129,10 +135,10 @@ class Queue:
                         self._end_pass()  # a pass of its own for each dispatch that is timed
                 self.count = count = self.count + 1
                 if count >= self.limit:
-                    self.limit = min(2 * count, LARGEST_BATCH)
+                    self.limit = min(count + (self.more or count), LARGEST_BATCH)
                     self.flush()
                 elif x * y * z >= self.large:
-                    self.large *= 2
+                    self.large, self.limit, self.more = _NEVER, LARGE_BATCH, LARGE_MORE
                     self.flush()
                 elif perf_counter() > self.until:
                     self.span += MORE_SPAN
@@ -330,7 +336,7 @@ class Queue:
             if perf_counter() > stop:
                 _poll(self.device, 1, NULL)
                 break
-        self.limit = FIRST_BATCH
+        self.limit, self.more = FIRST_BATCH, 0
         self.large = self.first_large
         self.span = self.first_span
         if self.dead:
