@@ -247,3 +247,30 @@ def test_pads_of_whole_groups(dtype):
         both(lambda d, pad=pad: F.pad(x.to(d), pad, value=3))
         both(lambda d, pad=pad: F.pad(x.to(d)[..., 4:12], pad, value=3))
         both(lambda d, pad=pad: F.pad(x.to(d)[..., 3:11], pad, value=3))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.flip([0, 2]),
+        lambda x: x.rot90(1, (1, 2)),
+        lambda x: x.sort(1)[0],
+        lambda x: x.sort(-1, descending=True)[1],
+        lambda x: torch.argsort(x, dim=0, stable=True),
+        lambda x: x.index_fill(1, torch.tensor([1], device=x.device), 2.0),
+        lambda x: x.index_put((torch.tensor([1], device=x.device),), torch.tensor(1.0, device=x.device)),
+    ],
+)
+def test_results_lie_in_memory_as_the_cpus(call):
+    whole = torch.randn(2, 3, 4, 6)
+    for x in (
+        whole.to(memory_format=torch.channels_last),
+        whole.permute(3, 1, 0, 2),
+        whole.transpose(1, 3)[:, 1::2],
+        whole.to(memory_format=torch.channels_last)[:, 1:, :, ::2],
+        whole[:, :, ::2],
+    ):
+        there = whole.to(DEVICE).flatten().as_strided(x.shape, x.stride(), x.storage_offset())
+        there.copy_(x)
+        want, got = call(x), call(there)
+        assert torch.equal(got.cpu(), want) and got.stride() == want.stride()

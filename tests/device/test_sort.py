@@ -123,9 +123,9 @@ def quick(request, monkeypatch):
         monkeypatch.setattr(gpu(), "caps", found)
     elif request.param == "buffer":
         monkeypatch.setattr(kernels, "capacity", lambda *_: 0)
-    operators._sort.forget()
+    operators._sorted.forget()
     yield request.param
-    operators._sort.forget()
+    operators._sorted.forget()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the order of equal values is that of libstdc++")

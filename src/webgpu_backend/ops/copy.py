@@ -6,6 +6,7 @@ from struct import Struct
 import torch
 
 from .. import tensor as T
+from ..kernels.layout import order_by
 from ..kernels.pointwise import Spec
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
@@ -255,6 +256,11 @@ def like_strides(tensor: torch.Tensor, memory_format=None) -> tuple[int, ...]:
         return tensor.stride()
     shadow = torch.empty_strided(tensor.shape, tensor.stride(), device="meta")
     return torch.empty_like(shadow, memory_format=memory_format or torch.preserve_format).stride()
+
+
+def memory_order(tensor: torch.Tensor) -> list[int]:
+    """Dimensions of a copy as `torch.empty_like` lays it out, outermost first."""
+    return order_by(tensor.shape, like_strides(tensor))
 
 
 @custom("clone")

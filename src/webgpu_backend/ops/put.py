@@ -4,7 +4,7 @@ import torch
 
 from .. import tensor as T
 from ..kernels.layout import numel
-from .copy import device_copy
+from .copy import clone, device_copy
 from .elementwise import _scalar_name
 from .indexing import advanced, axis, device_indices, few, flat_mask, remember
 from .scatter import PLANS, apart, both, duplicate, write
@@ -52,7 +52,7 @@ def _mask_only(indices, values, accumulate):
     return given[0] if mask.dtype is torch.bool and mask.device.type == T.NAME else None
 
 
-@both("index_put")
+@both("index_put", copy=clone)
 def index_put_(self, indices, values, accumulate=False):
     if self.dtype != values.dtype:
         raise RuntimeError(
@@ -125,4 +125,4 @@ def index_put_impl_(self, indices, values, accumulate=False, unsafe=False):
 
 @custom("_unsafe_index_put")
 def unsafe_index_put(self, indices, values, accumulate=False):
-    return index_put_(duplicate(self), indices, values, accumulate)
+    return index_put_(clone(self), indices, values, accumulate)

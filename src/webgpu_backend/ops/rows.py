@@ -6,7 +6,7 @@ import torch
 from torch._prims_common import canonicalize_dim
 
 from .. import tensor as T
-from .copy import fill
+from .copy import clone, fill
 from .elementwise import _scalar_name
 from .indexing import INDEX_SIZE, axis
 from .remember import remembered
@@ -94,14 +94,14 @@ def index_copy_(self, dim, index, source):
     return self
 
 
-@both("index_fill", ".int_Scalar")
+@both("index_fill", ".int_Scalar", copy=clone)
 def index_fill_(self, dim, index, value):
     target, dim, _ = _row_operands(self, dim, index, None, "index_fill")
     rows_into(target, dim, index, value, "set", "index_fill", wraps=True)
     return self
 
 
-@both("index_fill", ".int_Tensor")
+@both("index_fill", ".int_Tensor", copy=clone)
 def index_fill_tensor_(self, dim, index, value):
     if value.dim():
         raise RuntimeError(

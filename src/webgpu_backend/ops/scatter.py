@@ -195,22 +195,23 @@ def _through_lists(how, self, indices, value, layout, chain) -> None:
         device_copy(target, self)
 
 
-def _functional(inplace):
+def _functional(inplace, copy):
     """The overload that leaves self alone."""
 
     def call(self, *args, **kwargs):
-        return inplace(duplicate(self), *args, **kwargs)
+        return inplace(copy(self), *args, **kwargs)
 
     return call
 
 
-def both(name: str, suffix: str = "", planned: bool = False):
+def both(name: str, suffix: str = "", planned: bool = False, copy=duplicate):
     """Registers an in-place function as `name_` and, on a copy, as `name`. `planned`: of tensors and integers only, so
-    that the copy and what follows can be kept; the order of sums asked for is no argument, and goes the long way."""
+    that the copy and what follows can be kept; the order of sums asked for is no argument, and goes the long way.
+    `copy`: contiguous, or `clone` where torch keeps the order of memory."""
 
     def register(function):
         custom(f"{name}_{suffix}")(function)
-        copied = _functional(function)
+        copied = _functional(function, copy)
         custom(f"{name}{suffix}")(remembered(copied, unless=deterministic) if planned else copied)
         return function
 

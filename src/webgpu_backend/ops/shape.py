@@ -11,7 +11,7 @@ from ..kernels.layout import numel
 from ..launch import caps, launch
 from ..runtime.errors import BindingTooLarge
 from . import hot
-from .copy import device_copy, fill
+from .copy import device_copy, fill, memory_order
 from .elementwise import _scalar_name, resize_output
 from .indexing import key_of, remember
 from .remember import remembered
@@ -376,6 +376,11 @@ def flip(self, dims):
     if not self.dim() or not wanted:
         return duplicate(self)
     self = self.resolve_conj().resolve_neg()
+    if not self.is_contiguous():
+        order = memory_order(self)
+        if order != list(range(self.dim())):
+            there = flip(self.permute(order), [order.index(d) for d in wanted])
+            return there.permute([order.index(d) for d in range(self.dim())])
 
     def layout():
         strides = [-st if d in wanted else st for d, st in enumerate(self.stride())]

@@ -8,6 +8,7 @@ from .. import tensor as T
 from ..kernels import indexed, sort
 from ..kernels.layout import spread
 from ..launch import caps, launch
+from .copy import memory_order
 from .indexed import run
 from .remember import remembered
 from .scan import blocks_of
@@ -134,8 +135,18 @@ def sort_stable(self, *, stable=None, dim=-1, descending=False):
     return _sort(self, dim, descending, bool(stable))
 
 
-@remembered
 def _sort(self, dim, descending, stable):
+    if not self.is_contiguous():
+        order = memory_order(self)
+        if order != list(range(self.dim())):
+            dim = order.index(canonicalize_dim(self.dim(), dim))
+            back = [order.index(d) for d in range(self.dim())]
+            return tuple([t.permute(back) for t in _sorted(self.permute(order), dim, descending, stable)])
+    return _sorted(self, dim, descending, stable)
+
+
+@remembered
+def _sorted(self, dim, descending, stable):
     x, dim = _ready("sort", self, dim)
     if not self.numel():
         return T.empty(self.shape, self.dtype), T.empty(self.shape, torch.int64)
