@@ -7,6 +7,7 @@ name of torch that this rests on is in this file or in `frontend/device.py`.
 
 import ctypes
 from array import array
+from contextlib import contextmanager
 
 import torch
 
@@ -145,6 +146,24 @@ class _Unconnected:
 
 
 _take, _blocks = _connect, _Unconnected()
+
+
+@contextmanager
+def watched(seen):
+    """Calls `seen` with every block that is taken meanwhile."""
+    global _take
+    take = _take
+
+    def logged(nbytes: int, size: int) -> Block:
+        block = take(nbytes, size)
+        seen(block)
+        return block
+
+    _take = logged
+    try:
+        yield
+    finally:
+        _take = take
 
 
 def disconnect() -> None:

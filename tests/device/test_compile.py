@@ -161,7 +161,7 @@ def test_later_calls_are_replayed(options):
         torch.testing.assert_close(compiled(y), net(y))
         eager, operators = counted(lambda: net(x))
         replayed, none = counted(lambda: compiled(x))
-        assert eager == replayed > 5
+        assert eager >= replayed > 5
         assert {"aten::linear", "aten::gelu"} < set(operators) and not {"aten::linear", "aten::gelu"} & set(none)
     assert net.calls.item() == 11
 
@@ -340,3 +340,149 @@ def test_attention_stays_one_operator(causal, groups, monkeypatch):
         torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
     names = [[str(n.target) for n in g.graph.nodes] for g in graphs]
     assert "webgpu_backend.attention.default" in names[0] and "webgpu_backend.attention_backward.default" in names[1]
+
+
+# -- elementwise steps of a graph as one kernel
+
+
+def check_fused(f, *args, fewer=None, exact=True):
+    """The compiled function against the eager one, and how many dispatches it saves."""
+    compiled = torch.compile(f, dynamic=False)
+    with torch.no_grad():
+        for _ in range(3):
+            given = [a.clone() for a in args]
+            expected, found = f(*[a.clone() for a in args]), compiled(*given)
+            for a, b in zip(
+                torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(expected), strict=True
+            ):
+                assert a.dtype == b.dtype and a.stride() == b.stride()
+                if exact:
+                    torch.testing.assert_close(a.cpu(), b.cpu(), rtol=0, atol=0, equal_nan=True)
+                else:
+                    torch.testing.assert_close(a.cpu(), b.cpu(), rtol=1e-5, atol=1e-6, equal_nan=True)
+        eager, replayed = counted(lambda: f(*given))[0], counted(lambda: compiled(*given))[0]
+    assert replayed == eager - fewer if fewer is not None else replayed <= eager, (eager, replayed)
+
+
+VALUES = [0.0, -0.0, 1.0, -2.5, 3e4, 7e4, 1e-8, float("inf"), float("-inf"), float("nan"), 65519.0, 0.1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_values_in_between_are_rounded_as_stored_ones(dtype):
+    """Each step alone is exact or correctly rounded in f32, so what is fused must be the same to the last bit."""
+    x = torch.tensor(VALUES * 5).to(D, dtype)
+    y = torch.linspace(-3, 3, x.numel()).to(D, dtype)
+
+    def f(x, y):
+        z = (x * y).neg() * 3.0
+        return torch.where(z > y, z, y * 0.5).float().abs().to(dtype)
+
+    check_fused(f, x, y, fewer={torch.float32: 5}.get(dtype, 7))
+
+
+def test_chains_with_broadcasts_and_numbers():
+    def f(x, w):
+        mean = x.float().pow(2).mean(-1, keepdim=True)
+        return w * (x.float() * torch.rsqrt(mean + 1e-6)).to(x.dtype)
+
+    for dtype in (torch.float32, torch.float16):
+        torch.manual_seed(0)
+        check_fused(f, torch.randn(3, 5, 17).to(D, dtype), torch.randn(17).to(D, dtype), exact=False)
+
+
+def test_strided_operands_and_results():
+    def f(x, y):
+        z = x.t() * 2 + y[:, 1:6]
+        return z.sigmoid() * y[:, :5], (x + 1).t().contiguous()
+
+    torch.manual_seed(0)
+    check_fused(f, torch.randn(5, 7).to(D), torch.randn(7, 6).to(D), exact=False)
+
+
+def test_a_value_with_several_readers():
+    def light(x, y):
+        z = x + y
+        return z * 2, z - y, z.relu()
+
+    def heavy(x, y):
+        z = torch.erf(x) + y
+        return z * 2, z - y
+
+    def seen(x, y):
+        z = x + y
+        return z, z * 2
+
+    x, y = torch.randn(33).to(D), torch.randn(33).to(D)
+    check_fused(light, x, y, fewer=1)
+    check_fused(heavy, x, y, fewer=1)  # erf goes into the sum, the sum is kept
+    check_fused(seen, x, y, fewer=0)
+
+
+def test_what_changes_in_between_is_read_before():
+    def f(x, y):
+        z = x * 2
+        x.add_(1)
+        w = z + x
+        z.mul_(3)
+        return w + z, z
+
+    check_fused(f, torch.randn(20).to(D), torch.randn(20).to(D))
+
+
+def test_the_same_value_twice_and_flags():
+    def f(x):
+        z = x - 1
+        positive = z > 0
+        return (z * z) * positive, positive.logical_not().float() + z
+
+    check_fused(f, torch.tensor(VALUES).to(D))
+
+
+def test_long_chains_stop_at_the_limits():
+    """More operands than bindings, more parameters than fit."""
+    tensors = [torch.randn(4, 6, 5).to(D).transpose(0, k % 3) for k in range(0, 12, 3)]
+    tensors += [torch.randn(6).to(D).view(6, 1) for _ in range(8)]
+
+    def f(*xs):
+        total = xs[0]
+        for i, x in enumerate(xs[1:]):
+            total = total * (i + 0.5) + x
+        return total
+
+    check_fused(f, *tensors, exact=False)
+
+
+def test_integers_stay_as_they_are():
+    def f(i, x):
+        return (i + 1) * 3, (i + 1).float() * x, (i > 2) & (x > 0)
+
+    check_fused(f, torch.arange(7).to(D), torch.randn(7).to(D))
+
+
+def test_a_fused_training_step():
+    def f(x, w):
+        h = x @ w
+        h = h * torch.sigmoid(h) + 0.5
+        return (h - h.mean(-1, keepdim=True)).square().sum()
+
+    torch.manual_seed(0)
+    x, w = torch.randn(6, 8), torch.randn(8, 5)
+    found = []
+    for device, call in (("cpu", f), (D, torch.compile(f))):
+        for _ in range(3):
+            args = [t.to(device, copy=True).requires_grad_() for t in (x, w)]
+            call(*args).backward()
+        found.append([t.grad.cpu() for t in args])
+    for a, b in zip(*found):
+        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_that_never_come_again_are_not_planned():
+    compiled = torch.compile(lambda x: x.exp() * 2 + 1, dynamic=True)
+    with torch.no_grad():
+        for n in range(2, 40):
+            x = torch.rand(n)
+            torch.testing.assert_close(compiled(x.to(D)).cpu(), x.exp() * 2 + 1)
+        x = torch.rand(39, device=D)
+        first, second = counted(lambda: compiled(x))[0], counted(lambda: compiled(x))[0]
+    assert (first, second) == (3, 1)

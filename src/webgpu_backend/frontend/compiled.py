@@ -42,7 +42,7 @@ def replayed(graph: torch.fx.GraphModule):
     def call(*args):
         return graph.forward(*args[: len(args) - len(constants)])
 
-    run = remembered(call, versions=True)
+    run = remembered(call, graph=True)
 
     def canonical(*args):
         # The strides of dimensions of one follow a sequence's length where nothing else does.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from struct import pack
+from typing import NamedTuple
 
 from ..dtypes import ALL, UINT32, DType, carrier
 from ..program import Caps, Program
@@ -54,6 +55,28 @@ class Kernel:
     grid: tuple[int, int, int]
     bindings: tuple[int, ...]  # indices into inputs + outputs, in binding order
     packers: tuple[Callable[[object], bytes], ...]
+
+
+class Recipe(NamedTuple):
+    """What a dispatch computes: enough to plan it again as part of another."""
+
+    spec: Spec
+    compute: DType
+    inputs: tuple[View | None, ...]
+    output: View
+    owned: bool
+
+
+class Described(bytes):
+    """The parameters of a plain elementwise dispatch, which say what it computes; after `length` come the scalars."""
+
+    def __new__(cls, data: bytes, recipe: Recipe, length: int):
+        self = super().__new__(cls, data)
+        self.recipe, self.length = recipe, length
+        return self
+
+    def __add__(self, scalars: bytes) -> "Described":
+        return Described(bytes.__add__(self, scalars), self.recipe, self.length)
 
 
 def plan(
@@ -140,6 +163,10 @@ def plan(
     if reversible and n * sum(v.dtype.size for v, m in zip(views, modes) if m == "l") >= TURNED:
         turned = pack(f"<{len(words)}I", n, groups[0] * groups[1] - 1, *words[2:])
     bound = tuple(i for i in tensor_inputs if aliases[i] is None) + tuple(len(inputs) + k for k in range(len(outputs)))
+    if len(outputs) == 1 and not any(a is not None for a in aliases):
+        recipe = Recipe(spec, compute, tuple(inputs), outputs[0], owned[0])
+        params = Described(params, recipe, len(params))
+        turned = turned and Described(turned, recipe, len(turned))
     return Kernel(program, params, turned, groups, bound, packers)
 
 

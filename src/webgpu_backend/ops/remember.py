@@ -15,6 +15,7 @@ import torch
 from torch.autograd.graph import increment_version
 
 from .. import tensor as T
+from ..kernels.fuse import Step, fuse
 from ..program import Window
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
@@ -22,6 +23,8 @@ from . import hot
 from .philox import DEFAULT, STREAMS, Drawn, Philox
 
 _MAX_PLANS = 4096
+_MOST_GRAPHS = 64  # plans of one graph, which may have a thousand steps each
+_FEW_PLANS = 8  # so many are made of it at first sight, others when their sizes come again
 FAULT_WORDS = 0  # the uid of the block that kernels report bad indices in; no tensor's block has it
 _Tensor = torch.Tensor
 
@@ -38,7 +41,7 @@ def keep(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class _Stale(Exception):
-    """The owner of a constant has dropped it, or an output's block is less than what the plan did in it."""
+    """The owner of a constant has dropped it."""
 
 
 class _Plan:
@@ -64,9 +67,10 @@ class _Value(NamedTuple):
     value: object
 
 
-def remembered(call, unless=None, versions=False):
+def remembered(call, unless=None, graph=False):
     """Decorates an operator's function; keyword arguments are not looked at, so they go the long way, as does all while
-    `unless()` holds. With `versions` arguments that are written get a new one, which torch gives those of operators.
+    `unless()` holds. In a whole `graph` elementwise steps are fused, and arguments that are written get a new version,
+    which torch gives those of operators.
     """
     plans: dict[tuple, _Plan | None] = {}
     moved: set[tuple] = set()  # the first call uploads or makes what later ones find
@@ -92,9 +96,12 @@ def remembered(call, unless=None, versions=False):
         try:
             plan = plans[key]
         except KeyError:
-            if len(plans) >= _MAX_PLANS:
+            if graph and len(plans) >= _FEW_PLANS and key not in moved:  # sizes that are new each time are not planned
+                moved.add(key)
+                return call(*args)
+            if len(plans) >= (_MOST_GRAPHS if graph else _MAX_PLANS):
                 forget()
-            return _traced(call, args, blocks, plans, moved, key, versions)
+            return _traced(call, args, blocks, plans, moved, key, graph)
         if plan is None:
             return call(*args)
         try:
@@ -115,10 +122,8 @@ def remembered(call, unless=None, versions=False):
 
 def _replay(plan: _Plan, args: tuple, blocks: list):
     made, leases = [], []
-    for meta, size in plan.metas:
+    for meta in plan.metas:
         tensor, block = T.make(meta)
-        if block.size < size:
-            raise _Stale
         made.append(tensor)
         blocks.append(block)
     for size in plan.spaces:
@@ -181,7 +186,7 @@ def _given(plan: _Plan, args: tuple, made: list) -> tuple:
     return results[0] if plan.single else tuple(results)
 
 
-def _traced(call, args, blocks: list, plans: dict, moved: set, key: tuple, versions: bool):
+def _traced(call, args, blocks: list, plans: dict, moved: set, key: tuple, graph: bool):
     """Runs the call as written and keeps its plan, None where it cannot be had."""
     queue = gpu().queue
     with queue.lock:
@@ -190,12 +195,14 @@ def _traced(call, args, blocks: list, plans: dict, moved: set, key: tuple, versi
         before = _moves(queue)
         queue.recording = steps = []
         Philox.draws = draws = []
+        taken = []  # blocks, each with the number of steps before it
         try:
-            result = call(*args)
+            with T.watched(lambda block: taken.append((len(steps), block))):
+                result = call(*args)
         finally:
             queue.recording = Philox.draws = None
         if _moves(queue) == before:
-            plans[key] = _plan(steps, draws, result, args, blocks, versions)
+            plans[key] = _plan(steps, taken, draws, result, args, blocks, graph)
         elif key in moved:
             plans[key] = None
         else:
@@ -207,50 +214,80 @@ def _moves(queue) -> tuple[int, ...]:
     return queue.copies, queue.bytes_uploaded, queue.bytes_read, _kept[0]
 
 
-def _plan(steps: list, draws: list, result, args: tuple, blocks: list, versions: bool) -> _Plan | None:
-    numbers = {block: i for i, block in enumerate(blocks)}
+def _plan(steps: list, taken: list, draws: list, result, args: tuple, blocks: list, graph: bool) -> _Plan | None:
+    """Buffers are named by their block and how often it had been taken: a block serves many tensors, one at a time."""
+    names: dict = {block: (block, 0) for block in blocks}
+    homes = {(block, 0): i for i, block in enumerate(blocks)}  # arguments that share a buffer have a number each
+    named, words, taken = [], None, iter([*taken, (len(steps), None)])
+    before, block = next(taken)
+    for i, step in enumerate(steps):
+        while before <= i and block is not None:
+            names[block] = (block, 1 + names.get(block, (block, 0))[1])
+            before, block = next(taken)
+        for buffer in step.buffers:
+            if type(buffer) is Window:
+                return None
+            if buffer.uid == FAULT_WORDS:
+                words = buffer
+        bound = tuple([names.get(buffer, (buffer, 0)) for buffer in step.buffers])
+        named.append(Step(step.program, bound, step.params, step.grid))
+    while block is not None:
+        names[block] = (block, 1 + names.get(block, (block, 0))[1])
+        _, block = next(taken)
     plan = _Plan()
     plan.metas = []
-    if not _keep_results(plan, numbers, len(blocks), result, args):  # arguments that share a buffer have a number each
+    if not _keep_results(plan, names, homes, len(blocks), result, args):
         return None
-    count = len(blocks) + len(plan.metas)
-    plan.spaces, words = [], None
-    for step in steps:
-        for block, access in zip(step.buffers, step.program.access):
-            if type(block) is Window:
-                return None
-            if block.uid == FAULT_WORDS:
-                words = block
-            elif block not in numbers:
-                numbers[block] = count
-                count += 1
-                constant = _constants.get(block)
-                if access == "r" and constant is None:
-                    return None  # what lives elsewhere
-                plan.spaces.append(block.size if constant is None else ref(constant))
+    if graph:
+        named = fuse(named, {n for s in named for n in s.buffers if n[1] and n not in homes}, gpu().caps)
+    plan.spaces = []
+    if not _place(plan, named, homes, words, len(blocks) + len(plan.metas)):
+        return None
     plan.guarded = words is not None
-    if words is not None:
-        numbers[words] = count
-    plan.steps = [
-        (step.program, _picker([numbers[block] for block in step.buffers]), step.params, step.grid) for step in steps
-    ]
-    plan.draws = _places(steps, draws) if draws else None
+    plan.steps = [(s.program, _picker([homes[n] for n in s.buffers]), s.params, s.grid) for s in named]
+    plan.draws = _places(named, draws) if draws else None
     if draws and plan.draws is None:
         return None
     plan.written = []
-    if versions:
-        written = {b for step in steps for b, access in zip(step.buffers, step.program.access) if access == "w"}
+    if graph:
+        written = {n for s in named for n in s.written}
         tensors = [a for a in args if isinstance(a, _Tensor)]
-        plan.written = [i for i, t in enumerate(tensors) if t.numel() and T.block_of(t) in written]
+        plan.written = [i for i, t in enumerate(tensors) if t.numel() and (T.block_of(t), 0) in written]
     if plan.written and plan.results.__class__ is not list:
         plan.results = [plan.results] if plan.results.__class__ is int else list(plan.results)
     return plan
 
 
-def _keep_results(plan: _Plan, numbers: dict, first: int, result, args: tuple) -> bool:
+def _place(plan: _Plan, steps: list, homes: dict, words, count: int) -> bool:
+    """Gives every other buffer a space, which the next one of its size takes over after its last step."""
+    last = {name: i for i, step in enumerate(steps) for name in step.buffers}
+    free: dict[int, list[int]] = {}
+    for i, step in enumerate(steps):
+        for name, access in zip(step.buffers, step.program.access):
+            block = name[0]
+            if name in homes or block is words:
+                continue
+            constant = None if name[1] else _constants.get(block)
+            if access == "r" and constant is None:
+                return False  # what lives elsewhere
+            if constant is None and free.get(block.size):
+                homes[name] = free[block.size].pop()
+                continue
+            homes[name] = count + len(plan.spaces)
+            plan.spaces.append(block.size if constant is None else ref(constant))
+        for name in dict.fromkeys(step.buffers):
+            at = homes.get(name, -1) - count
+            if last[name] == i and at >= 0 and plan.spaces[at].__class__ is int:
+                free.setdefault(name[0].size, []).append(homes[name])
+    if words is not None:
+        homes[words, 0] = count + len(plan.spaces)
+    return True
+
+
+def _keep_results(plan: _Plan, names: dict, homes: dict, first: int, result, args: tuple) -> bool:
     """Says of each result what it is; False where a later call could not make it."""
     arguments = [a for a in args if isinstance(a, _Tensor)]
-    homes = {T.block_of(a): i for i, a in reversed([*enumerate(arguments)]) if a.numel()}
+    known = {(T.block_of(a), 0): i for i, a in reversed([*enumerate(arguments)]) if a.numel()}
     places, plain = [], True
     for t in (result,) if isinstance(result, _Tensor) else result:
         if t is None:
@@ -260,31 +297,31 @@ def _keep_results(plan: _Plan, numbers: dict, first: int, result, args: tuple) -
             places.append(_Value(t))
             plain = False
             continue
-        block = T.block_of(t) if t.numel() else None
-        if block is None and t.device.type != T.NAME:
+        if not t.numel() and t.device.type != T.NAME:
             return False
+        block = T.block_of(t) if t.numel() else None
+        name = names.get(block, (block, 0))
         view = (tuple(t.shape), t.stride(), t.storage_offset())
-        if block in homes:
-            source = homes[block]
+        if name in known:
+            source = known[name]
             base = arguments[source] if source < len(arguments) else None
-            if (plan.metas[source - len(arguments)][0].dtype if base is None else base.dtype) != t.dtype:
+            if (plan.metas[source - len(arguments)].dtype if base is None else base.dtype) != t.dtype:
                 return False
             places.append(_View(source) if t is base else _View(source, *view))
             plain = False
             continue
-        meta, size = T.meta(t.shape, t.stride(), t.dtype), 0
+        if block is not None and not name[1]:
+            return False  # a tensor of somebody else
+        meta, number = T.meta(t.shape, t.stride(), t.dtype), len(plan.metas)
         if block is not None:
-            # The pool may have given more than was asked for, and steps before may have worked in all of it.
-            numbers[block], size = first + len(plan.metas), block.size
-            homes[block] = len(arguments) + len(plan.metas)
-            if t.storage_offset() or t.untyped_storage().nbytes() != meta.nbytes:
-                meta = T.meta((t.untyped_storage().nbytes() // t.element_size(),), None, t.dtype)
-                places.append(_View(homes[block], *view))
-                plan.metas.append((meta, size))
-                plain = False
-                continue
-        places.append(len(plan.metas))
-        plan.metas.append((meta, size))
+            homes[name], known[name] = first + number, len(arguments) + number
+        if block is not None and (t.storage_offset() or t.untyped_storage().nbytes() != meta.nbytes):
+            meta = T.meta((t.untyped_storage().nbytes() // t.element_size(),), None, t.dtype)
+            places.append(_View(len(arguments) + number, *view))
+            plain = False
+        else:
+            places.append(number)
+        plan.metas.append(meta)
     plan.single = isinstance(result, _Tensor)
     plan.results = (places[0] if plan.single else tuple(places)) if plain else places
     return True

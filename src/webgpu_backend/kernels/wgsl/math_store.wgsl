@@ -57,3 +57,12 @@ fn f32_as_bf16(x: f32) -> f32 {
 fn f32_as_f16(x: f32) -> f32 {
     return unpack2x16float(f16_bits(x)).x;
 }
+
+// A value as an element of 16 bits holds it.
+fn f32_half(x: f32) -> f32 {
+    return unpack2x16float(f16_bits(x)).x;
+}
+
+fn f32_brain(x: f32) -> f32 {
+    return bitcast<f32>(bf16_bits(x) << 16u);
+}
