@@ -152,3 +152,43 @@ def test_out_beside_arguments_that_are_changed():
         results.append([t.cpu() for t in (*out, mean, variance)])
     for got, want in zip(*reversed(results)):
         torch.testing.assert_close(got, want)
+
+
+def _one_into_the_rest(x):
+    x[1:] = x[0]
+    return x
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: _one_into_the_rest(torch._neg_view(r)),
+        lambda r: _one_into_the_rest(r.conj()),
+        lambda r: _one_into_the_rest(r.conj().imag),
+        lambda r: torch._neg_view(r).copy_(torch._neg_view(r)[0].expand(4)),
+        lambda r: r.conj().copy_(r),
+        lambda r: r.copy_(r.conj()[3].expand(4)),
+    ],
+)
+def test_copies_within_a_conjugated_or_negated_tensor(change):
+    results = []
+    for device in ("cpu", "webgpu"):
+        r = torch.complex(torch.arange(4.0), torch.arange(4.0) + 1).to(device)
+        change(r)
+        results.append(r.tolist())
+    assert results[0] == results[1]
+
+
+def test_sums_are_computed_in_the_dtype_of_out():
+    x = torch.linspace(-9, 11, 48).view(3, 16)
+    for call in (torch.sum, torch.prod, torch.cumsum, torch.cumprod):
+        for dtype in (torch.int32, torch.int8, torch.uint8):
+            results = [call(x.to(d), 0, out=torch.empty(0, dtype=dtype, device=d)).tolist() for d in ("cpu", "webgpu")]
+            assert results[0] == results[1], (call, dtype)
+
+
+def test_an_output_that_is_refused_stays_as_it_is():
+    out = torch.ones(3, dtype=torch.int32, device="webgpu")
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Int"):
+        torch.add(torch.ones(5, device="webgpu"), 1.5, out=out)
+    assert out.tolist() == [1, 1, 1]

@@ -153,6 +153,10 @@ def _functional_of(op):
     return None
 
 
+# Computed in the dtype of out=.
+_SUMS = {f"aten::{name}" for name in ("sum", "nansum", "prod", "mean", "cumsum", "cumprod")}
+
+
 def _through_functional(op, functional, args, kwargs):
     """op = functional, then a copy into what op writes."""
     outs = _outs(op)
@@ -163,6 +167,8 @@ def _through_functional(op, functional, args, kwargs):
     else:
         rest = {n: v for n, v in kwargs.items() if n not in outs}
         targets = [kwargs[n] for n in outs]
+        if functional._schema.name in _SUMS and rest.get("dtype") is None:
+            rest["dtype"] = targets[0].dtype
         result = functional(*args, **rest)
     results = result if isinstance(result, (tuple, list)) else (result,)
     if len(targets) == 1 and isinstance(targets[0], (list, tuple)):

@@ -72,6 +72,8 @@ def device_copy(source: torch.Tensor, target: torch.Tensor) -> None:
     """source to target, both here, any layouts and dtypes; source broadcasts."""
     if not target.numel():
         return
+    if _marked(source) and source.numel() and T.block_of(source) is T.block_of(target):
+        source = clone(source)  # here: whoever copies it later would negate what is taken for plain
     conj, neg = source.is_conj() != target.is_conj(), source.is_neg() != target.is_neg()
     plain_source, plain_target = _plain(source), _plain(target)
     if plain_source.dtype not in T.DTYPES or plain_target.dtype not in T.DTYPES:

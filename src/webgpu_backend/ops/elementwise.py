@@ -143,6 +143,7 @@ class Elementwise:
                     raise RuntimeError(
                         f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(shape)}"
                     )
+                self._check_cast(inputs, outs)  # an output that is refused stays as it is
                 resize_output(out, shape)
         return shape
 
