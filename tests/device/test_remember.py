@@ -11,6 +11,8 @@ from webgpu_backend import tensor as T
 from webgpu_backend.ops.remember import keep, remembered
 from webgpu_backend.runtime.gpu import gpu
 
+D = "webgpu"
+
 
 def dispatches(f):
     before = webgpu_backend.stats()["dispatches"]
@@ -248,3 +250,24 @@ def test_threads_do_not_mix_their_dispatches():
         t.join()
     for i, x in enumerate(inputs):
         torch.testing.assert_close(found[i], F.layer_norm(x, (x.shape[1],)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8, torch.int64], ids=str)
+def test_what_lies_behind_a_written_argument_stays(dtype):
+    """The plan was made with a tensor that ends where its storage does, and writes whole groups there."""
+    change = remembered(lambda x: x.add_(1), graph=True)
+    for _ in range(3):
+        change(torch.zeros(5, dtype=dtype, device=D))
+    for _ in range(3):
+        whole = torch.full((9,), 7, dtype=dtype, device=D)
+        change(whole[:5])
+        assert whole.tolist() == [8] * 5 + [7] * 4
+
+
+def test_what_lies_behind_running_statistics_stays():
+    x = torch.randn(4, 5, 3, device=D)
+    for _ in range(3):
+        torch.nn.functional.batch_norm(x, torch.zeros(5, device=D), torch.ones(5, device=D), training=True)
+    mean, variance = torch.full((8,), 7.0, device=D), torch.full((8,), 7.0, device=D)
+    torch.nn.functional.batch_norm(x, mean[:5], variance[:5], training=True)
+    assert mean[5:].tolist() == variance[5:].tolist() == [7.0] * 3 and not (mean[:5] == 7).any()

@@ -48,7 +48,7 @@ class _Plan:
     """Steps pick buffers by number: the arguments, the outputs, then spaces (sizes needed in between, or constants),
     then the fault words where one of the kernels may set them."""
 
-    __slots__ = ("metas", "spaces", "guarded", "steps", "draws", "written", "results", "single")
+    __slots__ = ("metas", "spaces", "guarded", "steps", "draws", "written", "tails", "ends", "results", "single")
 
 
 class _View(NamedTuple):
@@ -95,6 +95,9 @@ def remembered(call, unless=None, graph=False):
         key = tuple(key)
         try:
             plan = plans[key]
+            if plan is not None and plan.tails is not None and [blocks[i].nbytes for i in plan.tails] != plan.ends:
+                key = (key, *[blocks[i].nbytes for i in plan.tails])
+                plan = plans[key]
         except KeyError:
             if graph and len(plans) >= _FEW_PLANS and key not in moved:  # sizes that are new each time are not planned
                 moved.add(key)
@@ -248,9 +251,12 @@ def _plan(steps: list, taken: list, draws: list, result, args: tuple, blocks: li
     plan.draws = _places(named, draws) if draws else None
     if draws and plan.draws is None:
         return None
+    written = {n for s in named for n in s.written}
+    # What lies behind an argument in its storage says how its end may be written.
+    plan.tails = [i for i, block in enumerate(blocks) if (block, 0) in written] or None
+    plan.ends = [blocks[i].nbytes for i in plan.tails or ()]
     plan.written = []
     if graph:
-        written = {n for s in named for n in s.written}
         tensors = [a for a in args if isinstance(a, _Tensor)]
         plan.written = [i for i, t in enumerate(tensors) if t.numel() and (T.block_of(t), 0) in written]
     if plan.written and plan.results.__class__ is not list:
