@@ -1,6 +1,9 @@
 """`torch.compile` on the device: a graph's first call runs as written, later ones record the dispatches it made."""
 
+from operator import attrgetter
+
 import torch
+from torch.nn import Parameter
 
 from .. import tensor as T
 from ..ops.remember import remembered
@@ -35,9 +38,9 @@ def concerns(graph: torch.fx.GraphModule, inputs: list) -> bool:
 
 def replayed(graph: torch.fx.GraphModule):
     """The graph's function, planned by what its inputs look like."""
-    constants = [getattr(graph, n.target) for n in graph.graph.nodes if n.op == "get_attr"]
+    constants = [attrgetter(n.target)(graph) for n in graph.graph.nodes if n.op == "get_attr"]
     constants = [c for c in constants if T.is_ours(c)]
-    unused = {i for i, n in enumerate(_inputs(graph)) if not n.users}
+    unused = [i for i, n in enumerate(_inputs(graph)) if not n.users]
 
     def call(*args):
         return graph.forward(*args[: len(args) - len(constants)])
@@ -46,7 +49,9 @@ def replayed(graph: torch.fx.GraphModule):
 
     def canonical(*args):
         # The strides of dimensions of one follow a sequence's length where nothing else does.
-        args = [None if i in unused else _plain(a) for i, a in enumerate(args)]
+        args = [a if a.__class__ is Parameter else _plain(a) for a in args]
+        for i in unused:
+            args[i] = None
         return run(*args, *constants)
 
     return canonical
@@ -57,7 +62,7 @@ def _inputs(graph: torch.fx.GraphModule) -> list:
 
 
 def _plain(x):
-    if not T.is_ours(x) or isinstance(x, torch.nn.Parameter) or not x.is_contiguous():
+    if not T.is_ours(x) or not x.is_contiguous():
         return x
     strides = T.meta(x.shape, None, x.dtype).strides
     return x if x.stride() == strides else T.as_strided(x, x.shape, strides)

@@ -26,7 +26,8 @@ _MAX_PLANS = 4096
 _MOST_GRAPHS = 64  # plans of one graph, which may have a thousand steps each
 _FEW_PLANS = 8  # so many are made of it at first sight, others when their sizes come again
 FAULT_WORDS = 0  # the uid of the block that kernels report bad indices in; no tensor's block has it
-_Tensor = torch.Tensor
+_OFFSET = (1 << 40) - 1  # the part of a data pointer that is bytes from its block's start
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 
 _constants: WeakValueDictionary = WeakValueDictionary()  # tensors by their blocks
@@ -80,7 +81,12 @@ def remembered(call, unless=None, graph=False):
         key, blocks, known = [], [], T._blocks
         for a in args:
             if isinstance(a, _Tensor):
-                block = known[a.data_ptr() >> 40]
+                place = a.data_ptr()
+                block = known[place >> 40]
+                if graph and block is not None and a.__class__ is _Parameter:
+                    blocks.append(block)
+                    key.append(place & _OFFSET)  # sizes and strides are the graph's: its caller has compared them
+                    continue
                 if block is not None:
                     blocks.append(block)
                 elif a.is_cpu:
