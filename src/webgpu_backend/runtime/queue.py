@@ -20,7 +20,7 @@ LARGEST_BATCH = 256
 # it are recorded. For less, the submit takes longer than the work. The batch after it is short, and each one a little
 # longer than the one before: where a GPU takes as long for a call as the host, what it has not begun at the end counts
 # as much as the submits do, and both then go with the root of the number of calls.
-LARGE = 1024
+LARGE = 256
 LARGE_BATCH = 4
 LARGE_MORE = 4
 # Seconds after which a batch for a GPU is submitted however short it is, and by how much that grows with each: where
