@@ -110,3 +110,19 @@ def test_without_the_switch_it_is_one_kernel():
     before = stats()["dispatches"]
     s.scatter_add_(0, i, x)
     assert stats()["dispatches"] - before == 1
+
+
+def test_memory_that_nobody_has_written_is_known():
+    torch.use_deterministic_algorithms(True)
+    try:
+        for device in ("cpu", "webgpu"):
+            assert (
+                torch.empty(3, device=device).isnan().all()
+                and torch.empty_like(torch.zeros(2, device=device)).isnan().all()
+            )
+            assert torch.empty_strided((2, 2), (1, 2), device=device, dtype=torch.complex64).isnan().all()
+            for dtype in (torch.uint8, torch.int16, torch.int64):
+                assert torch.empty(2, dtype=dtype, device=device).tolist() == [torch.iinfo(dtype).max] * 2
+            assert torch.zeros(2, device=device).resize_(4).isnan().tolist() == [False, False, True, True]
+    finally:
+        torch.use_deterministic_algorithms(False)

@@ -29,6 +29,17 @@ def _check_index(device) -> None:
 
 
 _metas: dict[tuple, T.Meta] = {}
+_deterministic = torch._C._get_deterministic_algorithms
+
+
+def _known(tensor: torch.Tensor) -> torch.Tensor:
+    """What nobody has written, as torch wants it with deterministic algorithms: NaN, or the largest integer."""
+    if not torch.utils.deterministic.fill_uninitialized_memory:
+        return tensor
+    dtype = tensor.dtype
+    if dtype.is_floating_point or dtype.is_complex:
+        return tensor.fill_(torch.nan)
+    return tensor.fill_(True if dtype is torch.bool else torch.iinfo(dtype).max)
 
 
 @custom("empty.memory_format", refuses=False)
@@ -41,7 +52,7 @@ def empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_fo
         if len(_metas) > 8192:
             _metas.clear()
         meta = _metas[key] = _meta(size, dtype, layout, device, memory_format)
-    return T.make(meta)[0]
+    return _known(T.make(meta)[0]) if _deterministic() else T.make(meta)[0]
 
 
 def _meta(size, dtype, layout, device, memory_format) -> T.Meta:
@@ -57,7 +68,8 @@ def _meta(size, dtype, layout, device, memory_format) -> T.Meta:
 @custom("empty_strided", refuses=False)
 def empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None):
     _check_index(device)
-    return T.empty(size, _dtype(dtype), stride)
+    tensor = T.empty(size, _dtype(dtype), stride)
+    return _known(tensor) if _deterministic() else tensor
 
 
 @custom("_efficientzerotensor")
@@ -141,9 +153,12 @@ def resize_(self, size, memory_format=None):
     storage = self.untyped_storage()
     if 0 not in size:
         last = self.storage_offset() + 1 + sum((s - 1) * st for s, st in zip(size, strides))
-        need = last * self.element_size()
-        if storage.nbytes() < need:
+        need, had = last * self.element_size(), storage.nbytes()
+        if had < need:
             resize_storage(storage, need)
+            if _deterministic():
+                whole = T.empty((0,), self.dtype).set_(storage)
+                _known(whole[had // self.element_size() :])
     return aten.set_.source_Storage_storage_offset._op_dk(_CPU, self, storage, self.storage_offset(), size, strides)
 
 
