@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from _close import adapter_class, close, gradients  # noqa: F401
+from _close import adapter_class, adapter_of, close, gradients  # noqa: F401
+
+from webgpu_backend.kernels import fft as kernels
 
 LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 32, 48, 17, 22, 30, 37, 64, 97, 101, 169, 210, 1000, 1009, 1024, 4096, 10007]
 GENERATOR = torch.Generator().manual_seed(13)
@@ -30,6 +32,27 @@ def test_lengths(length, adapter_class):  # noqa: F811
     near(torch.fft.rfft(r.to("webgpu")), torch.fft.rfft(r))
     h = signal(2, length // 2 + 1)
     near(torch.fft.irfft(h.to("webgpu"), n=length), torch.fft.irfft(h, n=length))
+
+
+@pytest.mark.parametrize("length", [18, 25, 48, 100, 121, 169, 243, 400, 1155, 3000])
+def test_mixed_radices_in_workgroup_memory(length, adapter_of, monkeypatch):  # noqa: F811
+    adapter_of(kind="gpu")
+    monkeypatch.setattr(kernels, "WORTH", 1)
+    x, c, h = signal(5, length, dtype=torch.float32), signal(2, length, 7), signal(3, length // 2 + 1)
+    near(torch.fft.rfft(x.to("webgpu")), torch.fft.rfft(x))
+    near(torch.fft.fft(c.to("webgpu"), dim=1), torch.fft.fft(c, dim=1))
+    near(torch.fft.ifft(c.to("webgpu").mT), torch.fft.ifft(c.mT))
+    near(torch.fft.irfft(h.to("webgpu"), n=length), torch.fft.irfft(h, n=length))
+
+
+@pytest.mark.parametrize("length", [8192, 1 << 17])
+def test_two_halves(length, adapter_of):  # noqa: F811
+    adapter_of(kind="gpu")
+    x = signal(2, length)
+    near(torch.fft.fft(x.to("webgpu"), norm="ortho"), torch.fft.fft(x, norm="ortho"))
+    near(torch.fft.ifft(x.to("webgpu")), torch.fft.ifft(x))
+    near(torch.fft.rfft(x.real.to("webgpu")), torch.fft.rfft(x.real))
+    near(torch.fft.irfft(x.to("webgpu")), torch.fft.irfft(x))
 
 
 def test_dimensions():

@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from _close import adapter_class, close, gradients  # noqa: F401
+from _close import adapter_class, adapter_of, close, gradients  # noqa: F401
+
+from webgpu_backend.runtime.gpu import gpu
 
 DTYPES = [torch.float32, torch.complex64]
 SQUARES = [(0, 0), (1, 1), (5, 5), (3, 0, 0), (2, 1, 4, 4), (0, 3, 3), (20, 20), (2, 70, 70), (150, 150)]
@@ -104,6 +106,36 @@ def test_solve(shape, dtype, adapter_class):  # noqa: F811
     if shape[-1] < 100:
         close(torch.linalg.det(g / 2), torch.linalg.det(x / 2), 1e-3)
     close(torch.linalg.slogdet(g), torch.linalg.slogdet(x), 1e-3)
+
+
+@pytest.mark.parametrize("subgroups", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_panels(dtype, subgroups, adapter_of):  # noqa: F811
+    """Rows of a GPU's panels: one to a thread, two, four, and more than there is room for; columns beside them."""
+    adapter_of(kind="gpu", workgroup_size=128, subgroups=subgroups and gpu().caps.subgroups)
+    for shape in ((2, 33, 33), (200, 200), (300, 40), (40, 300), (530, 20)):
+        x = sample(shape, dtype)
+        p, low, up = torch.linalg.lu(x.to("webgpu"))
+        close(p.to(dtype) @ low @ up, x, 1e-3)
+        assert low.abs().max() <= (1.5 if x.is_complex() else 1)  # a pivot is the largest by LAPACK's measure
+    x, b = regular((200, 200), dtype), sample((200, 35), dtype, 1)
+    close(torch.linalg.solve(x.to("webgpu"), b.to("webgpu")), torch.linalg.solve(x, b), 1e-3)
+    x = definite((200, 200), dtype)
+    close(torch.linalg.cholesky(x.to("webgpu")), torch.linalg.cholesky(x))
+
+
+def test_pivots_of_hard_matrices(adapter_class):  # noqa: F811
+    """Rank, ties, NaN and infinities: the same pivots and the same complaints as the CPU's."""
+    ones, zero = torch.ones(40, 40), torch.zeros(40, 40)
+    late = torch.eye(40)
+    late[37, 37] = 0
+    for x in (ones, zero, late, torch.tril(ones), torch.stack([late, ones, torch.eye(40)])):
+        ours, theirs = torch.linalg.lu_factor_ex(x.to("webgpu")), torch.linalg.lu_factor_ex(x)
+        close(ours, theirs)
+    x = regular((40, 40), torch.float32)
+    x[5, 3] = float("nan")
+    assert torch.linalg.solve_ex(x.to("webgpu"), x.to("webgpu")).result.isnan().any()
+    assert torch.linalg.cholesky_ex((x @ x.mT).to("webgpu")).info.item() == 6
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from _close import adapter_class, close  # noqa: F401
+from _close import adapter_class, adapter_of, close  # noqa: F401
 
 from webgpu_backend.kernels import sort as kernels
 from webgpu_backend.ops import sort as operators
@@ -33,6 +33,26 @@ def test_sort(shape, dim, adapter_class):  # noqa: F811
         for descending in (False, True):
             arguments = {"dim": dim, "descending": descending, "stable": True}
             close(g.sort(**arguments), x.sort(**arguments), 0)
+
+
+@pytest.mark.parametrize("shape, dim", [((70,), 0), ((3, 500), 1), ((2, 300, 2), 1), ((3001,), 0)])
+def test_sort_by_digits(shape, dim, adapter_of, monkeypatch):  # noqa: F811
+    if not gpu().caps.subgroups:
+        pytest.skip("subgroups rank digits")
+    adapter_of(kind="gpu")
+    monkeypatch.setattr(kernels, "RADIX", 64)
+    monkeypatch.setattr(kernels, "LEAST", 64)
+    wide = torch.randint(-(2**63), 2**63 - 1, shape, generator=torch.Generator().manual_seed(3))
+    # Digits in which all agree are skipped: none, some, all of them.
+    for x in [*(sample(shape, d) for d in (*DTYPES, torch.bool)), wide, wide >> 50, wide >> 40 << 20, wide * 0 + 7]:
+        g = x.to("webgpu")
+        for descending in (False, True):
+            arguments = {"dim": dim, "descending": descending, "stable": True}
+            close(g.sort(**arguments), x.sort(**arguments), 0)
+        if x.dtype is not torch.bool:
+            close(g.median(dim)[0], x.median(dim)[0], 0)
+    few = wide.flatten() % 40
+    close(few.to("webgpu").unique(return_inverse=True), few.unique(return_inverse=True), 0)
 
 
 @pytest.mark.parametrize("shape, dim", SHAPES)

@@ -11,10 +11,10 @@ from .layout import grid
 from .pointwise import WORKGROUP
 from .render import render
 
-WINDOW = 32768  # indices per dispatch: a software driver stops silently after 65,535 loop trips
+WINDOW = 32768  # indices per dispatch of a software driver, which stops silently after 65,535 loop trips
 _FIELDS = (
     "n", "width", "bags", "count", "w_o", "w_s0", "w_s1", "i_o", "i_s", "off_o", "psw_o", "psw_s", "padding", "limit",
-    "site", "begin", "end",
+    "site", "mean", "begin", "end",
 )  # fmt: skip
 
 
@@ -40,16 +40,22 @@ def _program(weight: DType, index_size: int, largest: bool, weighted: bool, caps
     return Program(name, text, "rrr" + "r" * weighted + "www" + "w" * largest, 4 * len(_FIELDS))
 
 
+def whole(count: int, caps: Caps) -> bool:
+    """Whether one dispatch takes all indices."""
+    return caps.kind == "gpu" or count <= WINDOW
+
+
 def plans(
     weight: DType, index_size: int, largest: bool, weighted: bool, numbers: dict[str, int], caps: Caps
 ) -> list[Plan]:
     """Binds weight, indices, offsets, per-sample weights (where weighted), output, sizes, maxima (where largest) and
-    the faults. `numbers` has every parameter but the window.
+    the faults. `numbers` has every parameter but the window; `mean` only where one dispatch takes all.
     """
     program = _program(weight, index_size, largest, weighted, caps)
     result = []
-    for begin in range(0, max(numbers["count"], 1), WINDOW):
-        values = numbers | {"begin": begin, "end": min(begin + WINDOW, numbers["count"])}
+    window = max(numbers["count"], 1) if whole(numbers["count"], caps) else WINDOW
+    for begin in range(0, max(numbers["count"], 1), window):
+        values = numbers | {"begin": begin, "end": min(begin + window, numbers["count"])}
         words = pack(f"<{len(_FIELDS)}I", *(values[f] & 0xFFFFFFFF for f in _FIELDS))
         result.append(Plan(program, words, grid(numbers["n"], WORKGROUP[caps.kind], caps)))
     return result

@@ -50,8 +50,10 @@ def pass_kernel(radix: int, caps: Caps) -> indexed.Kernel:
     return indexed.Kernel(Program(f"fft_radix{radix}", text, "rw", packer.size), packer, 1, workgroup)
 
 
-HELD = 16  # elements of a thread
-LOCAL = (32, 4096)  # lengths whose passes all happen in workgroup memory
+HELD = 16  # elements of a thread, or a few more
+LOCAL = (17, 4096)  # lengths whose passes all happen in workgroup memory
+WORTH = 1 << 17  # elements from which on a length that is no power of two is worth a shader of its own
+THREADS = {False: 128, True: 256}  # of a workgroup; more where neighbours in memory are of different transforms
 
 
 class Local(NamedTuple):
@@ -65,17 +67,24 @@ class Local(NamedTuple):
 @lru_cache(maxsize=256)
 def local(length: int, columns: bool, load: str, store: str, caps: Caps) -> Local | None:
     """`columns`: neighbours in memory are of different transforms. `load` is complex, real or hermitian (half of a
-    spectrum), `store` complex, half or real. None where workgroup memory is not the place."""
-    if caps.kind != "gpu" or length & (length - 1) or not LOCAL[0] <= length <= LOCAL[1]:
+    spectrum), `store` complex, half, real or turned: the first half of a transform too long for this, transposed and
+    turned for the other half. None where workgroup memory is not the place."""
+    # The even and odd elements of a real signal are the real and imaginary parts of one half as long.
+    signal, halved = length, length % 2 == 0 and (load, store) in (("real", "half"), ("hermitian", "real"))
+    length = length // 2 if halved else length
+    steps = radices(length)
+    if caps.kind != "gpu" or steps is None or not LOCAL[0] <= signal or length > LOCAL[1]:
         return None
-    threads, pitch = length // HELD, length + length // HELD
-    batch = max(1, 256 // threads)
-    while batch > 1 and batch * pitch * 8 > caps.workgroup_bytes:
+    most = max(steps)
+    threads = -(-length // (most * max(HELD // most, 1)))
+    rounds = {r: -(-(length // r) // threads) for r in steps}
+    pitch = length + length // 16 + 1
+    batch = max(1, THREADS[columns] // threads)
+    while batch > 1 and batch * pitch * 4 > caps.workgroup_bytes:
         batch //= 2
-    fits = batch * pitch * 8 <= caps.workgroup_bytes and threads * batch <= caps.workgroup_size
+    fits = batch * pitch * 4 <= caps.workgroup_bytes and threads * batch <= caps.workgroup_size
     if not fits or (columns and batch < 4):
         return None
-    steps = radices(length)
     dones = [math.prod(steps[:k]) for k in range(len(steps))]
     text = render(
         "fft_local.wgsl",
@@ -87,13 +96,29 @@ def local(length: int, columns: bool, load: str, store: str, caps: Caps) -> Loca
         columns=columns,
         load=load,
         store=store,
-        held=HELD,
+        signal=signal,
+        halved=halved,
+        held=max(rounds[r] * r for r in steps),
+        rounds=rounds,
         radices=steps,
         dones=dones,
         butterflies={r: _butterfly(r) for r in set(steps)},
     )
-    name = f"fft_local{length}{'c' if columns else ''}_{load}_{store}"
+    name = f"fft_local{signal}{'c' if columns else ''}_{load}_{store}"
     return Local(Program(name, text, "rw", 20), Struct("<3I2f"), batch)
+
+
+@lru_cache(maxsize=256)
+def halves(length: int, load: str, caps: Caps) -> tuple[int, Local, Local] | None:
+    """A long transform as two of workgroup memory: the length of the first, and both; None where there are none."""
+    for first in range(math.isqrt(length), LOCAL[0] - 1, -1):
+        if length % first:
+            continue
+        one = local(first, True, load, "turned", caps)
+        other = local(length // first, True, "complex", "complex", caps)
+        if one is not None and other is not None:
+            return first, one, other
+    return None
 
 
 @cache

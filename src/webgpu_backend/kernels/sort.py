@@ -1,5 +1,6 @@
-"""Stable sorting of rows: blocks are sorted in workgroup memory (or registers), then merged pairwise. Elements travel
-as keys of one or two words with their index; `kernels/wgsl/sort.wgsl` says how values become keys."""
+"""Stable sorting of rows: blocks are sorted in workgroup memory (or registers), then merged pairwise; a GPU sorts long
+rows by digits of eight bits instead. Elements travel as keys of one or two words with their index;
+`kernels/wgsl/sort_element.wgsl` says how values become keys."""
 
 from functools import cache
 from struct import Struct
@@ -77,6 +78,39 @@ def quick(source: DType, key_words: int, team: int, capacity: int, caps: Caps) -
     )  # fmt: skip
     name = f"sort_quick{team}_{capacity}_{source.short}"
     return Program(name, text, "rw" if capacity else "rww", packer.size), packer
+
+
+RADIX = 1 << 19  # rows of at least so many elements are sorted by digits
+BLOCKS = 256  # workgroups of a pass, or a few more
+LEAST = 2048  # elements of a block
+RADIX_FIELDS = ("groups", "blocks", "length", "inner", "flip", "span", "shift", "turn")
+
+
+def digits(dtype: DType) -> range:
+    """The first bits of the digits in which keys of a dtype differ."""
+    first, last = {"float16": (8, 32), "bfloat16": (16, 32), "uint8": (0, 8), "bool": (0, 8), "uint16": (0, 16)}.get(
+        dtype.name, (0, 32 * words(dtype))
+    )
+    return range(first, last, 8)
+
+
+def by_digits(rows: int, length: int, caps: Caps) -> tuple[int, int] | None:
+    """Blocks of a row and their elements where a GPU sorts by digits."""
+    if caps.kind != "gpu" or not caps.subgroups or caps.workgroup_size < 512 or length < RADIX:
+        return None
+    span = max(-(-length * rows // BLOCKS), LEAST)
+    return -(-length // span), span
+
+
+@cache
+def radix(kind: str, source: DType, caps: Caps) -> tuple[Program, Struct]:
+    """`kind`: count, scatter or settle. Bindings: the values, two buffers of pairs, flags of the passes, and
+    counts."""
+    head, access, packer = operands((("a", raw(source)),), (), "", RADIX_FIELDS, caps)
+    key = "f64" if source.name == "float64" else source.carrier
+    text = render("sort_radix.wgsl", caps, head=head, kind=kind, key=key, words=words(source), source=True, **access)
+    letters = {"count": "rwwww", "scatter": "rwwrr", "settle": "rwwr"}[kind]
+    return Program(f"sort_{kind}_{source.short}", text, letters, packer.size), packer
 
 
 def grid_of(groups: int, kind: str, caps: Caps) -> tuple[int, int, int]:

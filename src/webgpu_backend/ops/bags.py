@@ -11,6 +11,7 @@ from .copy import fill
 from .elementwise import _scalar_name
 from .indexing import INDEX_SIZE
 from .put import index_put_
+from .remember import remembered
 from .rows import rows_into
 from .table import custom
 
@@ -20,6 +21,7 @@ _NONE = 0xFFFFFFFF
 
 
 @custom("_embedding_bag", "_embedding_bag_forward_only")
+@remembered
 def embedding_bag(
     weight, indices, offsets, scale_grad_by_freq=False, mode=SUM, sparse=False, per_sample_weights=None,
     include_last_offset=False, padding_idx=-1,
@@ -49,12 +51,13 @@ def embedding_bag(
     maxima = T.empty((bags, width), torch.int64) if largest else fill(T.empty((bags,), torch.int64), 0)
     if not indices.numel():
         fill(out, 0), fill(sizes, 0), fill(maxima, 0)
-    elif bags and width:
+    at_once = mode == MEAN and bag.whole(indices.numel(), caps())
+    if indices.numel() and bags and width:
         numbers = dict(
             n=bags * width, width=width, bags=bags, count=indices.numel(), w_o=weight.storage_offset(),
             w_s0=weight.stride(0), w_s1=weight.stride(1), i_o=indices.storage_offset(), i_s=indices.stride(0),
             off_o=offsets.storage_offset(), psw_o=0, psw_s=0, padding=padding_idx if padding_idx >= 0 else _NONE,
-            limit=weight.shape[0], site=site("embedding_bag", 0, False),
+            limit=weight.shape[0], site=site("embedding_bag", 0, False), mean=at_once,
         )  # fmt: skip
         tensors = [weight, indices, offsets]
         if per_sample_weights is not None:
@@ -68,7 +71,7 @@ def embedding_bag(
         )
         for plan in plans:
             launch_guarded(plan.program, tuple(tensors), plan.params, plan.grid)
-    if mode == MEAN:
+    if mode == MEAN and not at_once:
         out = out / sizes.clamp(min=1).unsqueeze(1).to(wide)
     if not largest:
         maxima = sizes.clone() if mode == MEAN else maxima

@@ -4,11 +4,13 @@ import torch
 
 from .. import tensor as T
 from ..kernels.linalg import BLOCK
-from .copy import device_copy
+from ..launch import caps
+from .copy import device_copy, fill
 from .linalg import (
     REAL,
     aten,
     cholesky_,
+    cholesky_panels,
     copied,
     eye,
     flat,
@@ -19,6 +21,7 @@ from .linalg import (
     work,
     zeros,
 )  # fmt: skip
+from .remember import remembered
 from .table import custom
 
 
@@ -27,12 +30,19 @@ def check(info: torch.Tensor, name: str, one: bool) -> None:
     aten._linalg_check_errors(info, name, is_matrix=one)
 
 
-def _cholesky(x, out, upper: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    info = zeros(x.shape[:-2], torch.int32)
-    if out.numel():
+@remembered
+def _cholesky(x, upper: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    meta, _ = shaped(aten.linalg_cholesky_ex.default, x)
+    out, info = like(meta), zeros(x.shape[:-2], torch.int32)
+    if not out.numel():
+        return out, info
+    target = flat(out).mT if upper else flat(out)
+    if caps().kind == "gpu":
+        fill(out, 0)
+        cholesky_panels(flat(work(x.mT if upper else x)), target, info)
+    else:
         device_copy(x.triu() if upper else x.tril(), out)
-        a = flat(out)
-        cholesky_(a.mT if upper else a, info)
+        cholesky_(target, info)
         if x.shape[-1] > BLOCK:  # matrix products between blocks have written the other triangle
             device_copy(out.triu() if upper else out.tril(), out)
     return out, info
@@ -40,8 +50,8 @@ def _cholesky(x, out, upper: bool) -> tuple[torch.Tensor, torch.Tensor]:
 
 @custom("linalg_cholesky_ex")
 def linalg_cholesky_ex(self, *, upper=False, check_errors=False):
-    meta, _ = shaped(aten.linalg_cholesky_ex.default, self)
-    out, info = _cholesky(self, like(meta), upper)
+    shaped(aten.linalg_cholesky_ex.default, self)
+    out, info = _cholesky(self, upper)
     if check_errors:
         check(info, "linalg.cholesky_ex", self.dim() == 2)
     return out, info
@@ -49,13 +59,14 @@ def linalg_cholesky_ex(self, *, upper=False, check_errors=False):
 
 @custom("cholesky")
 def cholesky(self, upper=False):
-    (meta,) = shaped(aten.cholesky.default, self)
-    out, info = _cholesky(self, like(meta), upper)
+    shaped(aten.cholesky.default, self)
+    out, info = _cholesky(self, upper)
     if self.numel():
         check(info, "cholesky", self.dim() == 2)
     return out
 
 
+@remembered
 def factored(x: torch.Tensor, pivot: bool = True):
     """LU, pivots and info of x, with the layout torch's own results have."""
     *batch, m, n = x.shape

@@ -22,17 +22,29 @@ def _scale(normalization: int, count: int) -> float:
     return (1.0, 1.0 / math.sqrt(count), 1.0 / count)[normalization] if count else 1.0
 
 
-def _local(x: torch.Tensor, sizes, out_shape, load: str, store: str, forward: bool, scale: float):
-    """The transform in one dispatch, with what comes before and after it; None where it does not fit."""
-    outer, length, inner = sizes
-    found = fft.local(length, inner > 1, load, store, caps())
-    if found is None:
-        return None
-    out = T.empty(out_shape, torch.float32 if store == "real" else torch.complex64)
-    count = outer * inner
+def _launch(found: fft.Local, x: torch.Tensor, out: torch.Tensor, count: int, inner: int, forward: bool, scale: float):
     params = found.pack.pack(count, inner, x.storage_offset(), 1.0 if forward else -1.0, scale)
     launch(found.program, (x, out), params, spread(-(-count // found.batch), caps()))
     return out
+
+
+def _local(x: torch.Tensor, sizes, out_shape, load: str, store: str, forward: bool, scale: float):
+    """The transform in one dispatch, with what comes before and after it, or in two; None where it does not fit."""
+    outer, length, inner = sizes
+    if length & (length - 1) and outer * length * inner < fft.WORTH:
+        return None
+    found = fft.local(length, inner > 1, load, store, caps())
+    if found is not None:
+        out = T.empty(out_shape, torch.float32 if store == "real" else torch.complex64)
+        return _launch(found, x, out, outer * inner, inner, forward, scale)
+    whole = inner == 1 and store == "complex" and not length & (length - 1)
+    parts = fft.halves(length, load, caps()) if whole else None
+    if parts is None:
+        return None
+    first, one, other = parts
+    rest = length // first
+    work = _launch(one, x, T.empty(out_shape, torch.complex64), outer * rest, rest, forward, scale)
+    return _launch(other, work, T.empty(out_shape, torch.complex64), outer * first, first, forward, 1.0)
 
 
 def transform(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tensor:
@@ -131,8 +143,12 @@ def fft_r2c(self, dim, normalization, onesided):
     if self.numel() and self.dtype is torch.float32:
         sizes = blocks_of(shape, last)
         made = [half if onesided and d == last else s for d, s in enumerate(shape)]
-        store = "half" if onesided else "complex"
-        out = _local(self.resolve_neg().contiguous(), sizes, made, "real", store, True, scale)
+        x = self.resolve_neg().contiguous()
+        out = _local(x, sizes, made, "real", "half", True, scale) if onesided else None
+        if out is None:
+            out = _local(x, sizes, shape, "real", "complex", True, scale)
+            if out is not None and onesided:
+                out = out.narrow(last, 0, half).contiguous()
         if out is not None:
             return _over(out, dims[:-1], True, 1.0)
     x = _complex(self)

@@ -5,7 +5,21 @@ import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
-from ..kernels.linalg import BLOCK, TRIPS, Matrices, plan, team_size
+from ..kernels.linalg import (
+    BLOCK,
+    COLUMNS,
+    HELD,
+    NUMBERED,
+    TEAM,
+    TILE,
+    TRIANGLE,
+    TRIPS,
+    Matrices,
+    panel,
+    plan,
+    rows_of,
+    team_size,
+)
 from ..launch import caps, launch
 from .copy import device_copy, fill
 
@@ -130,6 +144,16 @@ def run(name: str, dtype: torch.dtype, operands: tuple, vectors: tuple, length: 
     launch(program, (*operands, *vectors), params, grid)
 
 
+def run_panel(name: str, operands: tuple, vectors: tuple, groups: int, size: tuple, **scalars) -> None:
+    """As run, for kernels of registers or workgroup memory; `size`: threads, columns and rows there."""
+    first = operands[0]
+    program, params, grid = panel(
+        name, T.dtype_of(first), tuple(matrices(x) for x in operands), groups, size, caps(), batch=first.shape[0],
+        **{k: int(v) for k, v in scalars.items()},
+    )  # fmt: skip
+    launch(program, (*operands, *vectors), params, grid)
+
+
 def subtract_product(target: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
     """target -= a b, for views of larger matrices."""
     if target.numel():
@@ -141,16 +165,20 @@ def solve_triangular_(a, x, upper: bool, unit: bool = False, conjugate: bool = F
     n = a.shape[-1]
     if not x.numel():
         return
-    starts = range(0, n, BLOCK)
+    own = caps().kind == "gpu"
+    size = min(TRIANGLE, caps().workgroup_size) if own else BLOCK
+    starts = range(0, n, size)
     shared = T.block_of(a) is T.block_of(x)
     for start in reversed(starts) if upper else starts:
-        stop = min(start + BLOCK, n)
+        stop = min(start + size, n)
         block, diagonal = x[:, start:stop], a[:, start:stop, start:stop]
-        # One dispatch must not read and write one buffer through two bindings.
-        run(
-            "triangular", x.dtype, (diagonal.clone() if shared else diagonal, block), (), columns=x.shape[-1],
-            n=stop - start, upper=upper, unit=unit, conjugate=conjugate,
-        )  # fmt: skip
+        diagonal = diagonal.clone() if shared else diagonal  # a dispatch must not read and write one buffer
+        options = {"columns": x.shape[-1], "n": stop - start, "upper": upper, "unit": unit, "conjugate": conjugate}
+        if own:
+            threads = next(t for t in (32, 128, size) if stop - start <= t)
+            run_panel("triangular_rows", (diagonal, block), (), -(-x.shape[-1] // COLUMNS), (threads, 0, 1), **options)
+        else:
+            run("triangular", x.dtype, (diagonal, block), (), **options)
         rest = slice(0, start) if upper else slice(stop, n)
         column = a[:, rest, start:stop]
         subtract_product(x[:, rest], column.conj() if conjugate else column, block)
@@ -172,11 +200,29 @@ def cholesky_(a, info) -> None:
             subtract_product(a[:, stop:, stop:], below, below.mH)
 
 
+def cholesky_panels(a, out, info) -> None:
+    """A GPU's way: the lower triangle of `out` becomes L, out of that of `a`, which is worked in."""
+    n, width = a.shape[-1], HELD // 2 * 4 // a.element_size()
+    for first in range(0, n, width):
+        tiles = max(-(-(n - first - width) // TILE), 1)
+        run_panel("cholesky_panel", (a, out), (info,), tiles * tiles, (128, width, 1), n=n, first=first, tiles=tiles)
+
+
 def swap_rows_(a, pivots, first: int, last: int, backwards: bool = False) -> None:
     """Row exchanges of an LU factorisation; pivots are [batch, count], counted from 1, as LAPACK does."""
-    if not a.numel():
+    if not a.numel() or first == last:
         return
+    batch, rows, _ = a.shape
     count = pivots.shape[-1]
+    if caps().kind == "gpu" and rows <= NUMBERED and (first, last) == (0, count):
+        numbers = T.empty((batch, rows), torch.int64)
+        program, params, grid = panel(
+            "permutation", T.dtype_of(a), (), 1, (256, NUMBERED, 1), caps(), batch=batch, rows=rows, count=count,
+            backwards=int(backwards),
+        )  # fmt: skip
+        launch(program, (pivots.clone() if pivots.storage_offset() else pivots, numbers), params, grid)
+        device_copy(a.gather(1, numbers.unsqueeze(-1).expand(a.shape)), a)
+        return
     # A software adapter bounds the trips of a thread.
     parts = [(s, min(s + TRIPS, last)) for s in range(first, last, TRIPS)]
     for start, stop in reversed(parts) if backwards else parts:
@@ -186,11 +232,40 @@ def swap_rows_(a, pivots, first: int, last: int, backwards: bool = False) -> Non
         )  # fmt: skip
 
 
+def lu_panels(a, pivots, info, pivot: bool) -> bool:
+    """A GPU's way to factor the first columns of `a`, as many as there are pivots, which takes the others along: they
+    become U, or L^-1 P times what they were. False where the rows are too many for it."""
+    batch, m, columns = a.shape
+    count = pivots.shape[-1]
+    kind, dtype = caps().kind, T.dtype_of(a)
+    if kind != "gpu" or rows_of(m, dtype, caps()) is None:
+        return False
+    moves = T.empty((batch, HELD + 1), torch.int64)
+    first = 0
+    while first < count:
+        size = rows_of(m - first, dtype, caps())
+        width = size[1]
+        wide = min(width, count - first)
+        run_panel(
+            "lu_panel", (a,), (pivots, info, moves), 1, size, m=m - first, n=wide, steps=wide, count=count, first=first,
+            pivot=pivot,
+        )  # fmt: skip
+        groups = -(-first // COLUMNS) + -(-(columns - first - wide) // COLUMNS)
+        if groups:
+            threads = min(TEAM, caps().workgroup_size)
+            run_panel(
+                "lu_rest", (a,), (moves,), groups, (threads, width, 1), m=m - first, columns=columns, first=first,
+                width=wide,
+            )  # fmt: skip
+        first += wide
+    return True
+
+
 def lu_(a, pivots, info, pivot: bool = True) -> None:
     """a = P L U in place; pivots [batch, min(m, n)] and info [batch] are int32."""
     batch, m, n = a.shape
     k = min(m, n)
-    if not batch * k:
+    if not batch * k or lu_panels(a, pivots, info, pivot):
         return
     team = team_size(m, caps())
     block = BLOCK

@@ -9,7 +9,7 @@ not named with `keep`) runs as written.
 from functools import wraps
 from operator import itemgetter
 from typing import NamedTuple
-from weakref import WeakValueDictionary, ref
+from weakref import WeakSet, WeakValueDictionary, ref
 
 import torch
 from torch.autograd.graph import increment_version
@@ -32,6 +32,7 @@ _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 _constants: WeakValueDictionary = WeakValueDictionary()  # tensors by their blocks
 _kept = [0]  # how many there have been: what makes one is no part of a plan
+_functions: WeakSet = WeakSet()  # all that remember
 
 
 def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -126,7 +127,14 @@ def remembered(call, unless=None, graph=False):
         moved.clear()
 
     run.forget = forget
+    _functions.add(run)
     return run
+
+
+def forget_all() -> None:
+    """For who changes what plans rely on, as tests do."""
+    for function in _functions:
+        function.forget()
 
 
 def _replay(plan: _Plan, args: tuple, blocks: list):

@@ -3,9 +3,24 @@
 import torch
 
 from .. import tensor as T
-from .copy import device_copy, fill
+from ..launch import caps
+from .copy import device_copy
 from .factor import check, factored
-from .linalg import aten, columns_first, eye, flat, like, shaped, solve_triangular_, swap_rows_, work
+from .linalg import (
+    aten,
+    columns_first,
+    eye,
+    flat,
+    flat_vector,
+    like,
+    lu_panels,
+    shaped,
+    solve_triangular_,
+    swap_rows_,
+    work,
+    zeros,
+)
+from .remember import remembered
 from .table import custom
 
 
@@ -74,15 +89,37 @@ def linalg_lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     return x
 
 
+@remembered
+def _solved(A, b):
+    """A^-1 b, both of one batch shape, with LU, pivots and info of A. A GPU takes b along while it factors A."""
+    *batch, n, columns = b.shape
+    pivots, info = T.empty((*batch, n), torch.int32), zeros(batch, torch.int32)
+    if b.numel() and caps().kind == "gpu":
+        both = T.empty((*batch, n, n + columns), A.dtype, columns_first((*batch, n, n + columns)))
+        device_copy(A, both[..., :n])
+        device_copy(b, both[..., n:])
+        if lu_panels(flat(both), flat_vector(pivots), info, True):
+            lu, x = work(both[..., :n]), work(both[..., n:])
+            solve_triangular_(flat(lu), flat(x), upper=True)
+            return x, lu, pivots, info
+    lu, pivots, info = factored(A)
+    x = work(b)
+    _solve_factored(lu, pivots, x, True, False)
+    return x, lu, pivots, info
+
+
 @custom("_linalg_solve_ex")
 def linalg_solve_ex(A, B, *, left=True, check_errors=False):
     metas = shaped(aten._linalg_solve_ex.default, A, B, left=left)
-    lu, pivots, info = factored(A)
     vector = metas[0].dim() < A.dim()
     b = B.unsqueeze(-1) if vector else B
-    a, b = _broadcast(lu, b)
-    x = work(b)
-    _solve_factored(a, pivots.expand(*a.shape[:-2], pivots.shape[-1]), x, True if vector else left, False)
+    if A.shape[:-2] == b.shape[:-2] and (left or vector):
+        x, lu, pivots, info = _solved(A, b)
+    else:
+        lu, pivots, info = factored(A)
+        a, b = _broadcast(lu, b)
+        x = work(b)
+        _solve_factored(a, pivots.expand(*a.shape[:-2], pivots.shape[-1]), x, True if vector else left, False)
     if check_errors:
         check(info, "torch.linalg.solve_ex", A.dim() == 2)
     return x.squeeze(-1) if vector else x, lu, pivots, info
@@ -91,12 +128,8 @@ def linalg_solve_ex(A, B, *, left=True, check_errors=False):
 @custom("linalg_inv_ex")
 def linalg_inv_ex(A, *, check_errors=False):
     shaped(aten.linalg_inv_ex.default, A)
-    lu, pivots, info = factored(A)
-    out = T.empty(A.shape, A.dtype, columns_first(A.shape))
-    if out.numel():
-        fill(out, 0)
-        fill(out.diagonal(dim1=-2, dim2=-1), 1)
-        _solve_factored(lu, pivots, out, True, False)
+    n = A.shape[-1]
+    out, _, _, info = _solved(A, eye((), n, n, A.dtype).expand(A.shape))
     if check_errors:
         check(info, "linalg.inv_ex", A.dim() == 2)
     return out, info

@@ -8,7 +8,7 @@ from .. import tensor as T
 from ..kernels import indexed, sort
 from ..kernels.layout import spread
 from ..launch import caps, launch
-from .copy import memory_order
+from .copy import fill, memory_order
 from .indexed import run
 from .remember import remembered
 from .scan import blocks_of
@@ -31,12 +31,37 @@ def _pass(kind, block, source, out, words, values) -> None:
     launch(program, (tensor, out), packer.pack(*values, *offsets), sort.grid_of(groups, kind, caps()))
 
 
+def _radix_pairs(x: torch.Tensor, sizes, descending: bool, blocks: int, span: int) -> torch.Tensor:
+    """A pass for each digit, from the last on; those in which all elements of every row agree do nothing."""
+    outer, length, inner = sizes
+    rows, dtype, c = outer * inner, T.dtype_of(x), caps()
+    words, digits = sort.words(dtype), sort.digits(dtype)
+    one, two = _pairs(rows * length, words), _pairs(rows * length, words)
+    groups = rows * blocks
+    counts, flags = T.empty((groups * 256,), torch.int32), fill(T.empty((len(digits),), torch.int32), 0)
+    flip = 0xFFFFFFFF if descending else 0
+
+    def step(kind, bound, groups, each, shift, turn):
+        program, packer = sort.radix(kind, dtype, c)
+        params = packer.pack(groups, blocks, length, inner, flip, span, shift, turn, x.storage_offset())
+        launch(program, (x, one, two, *bound), params, spread(-(-groups // each), c))
+
+    for turn, shift in enumerate(digits):
+        step("count", (flags, counts), groups, 1, shift, turn)
+        step("scatter", (flags, counts), groups, 1, shift, turn)
+    step("settle", (flags,), rows * length, 256, 0, len(digits))
+    return one if len(digits) % 2 else two
+
+
 def sorted_pairs(x: torch.Tensor, sizes, descending: bool, keep: int | None = None):
     """Rows of contiguous `x` as sorted pairs, and the pairs per row. `keep`: only that many smallest are needed."""
     outer, length, inner = sizes
     rows = outer * inner
     dtype = T.dtype_of(x)
     words = sort.words(dtype)
+    long = sort.by_digits(rows, length, caps()) if keep is None else None
+    if long is not None:
+        return _radix_pairs(x, sizes, descending, *long), length
     flip = 0xFFFFFFFF if descending else 0
     block = sort.block_for(length, words, caps())
     kind = "registers" if block == sort.REGISTERS else "block"

@@ -4,7 +4,7 @@ import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
-from ..kernels.linalg import TRIPS, team_size
+from ..kernels.linalg import TRIPS, near_of, team_size
 from ..launch import caps
 from .copy import device_copy, fill
 from .linalg import (
@@ -16,10 +16,12 @@ from .linalg import (
     ranges,
     reflect_,
     run,
+    run_panel,
     shaped,
     zeros,
 )
 from .orthogonal import factored_qr
+from .remember import remembered
 from .table import custom
 
 # Convergence is quadratic: six to ten sweeps in float32. A matrix that is done returns at once.
@@ -56,10 +58,9 @@ def _scale(x: torch.Tensor) -> torch.Tensor:
     return torch.where(top == 0, 1.0, top)
 
 
-def _check_finite(scale: torch.Tensor, name: str, code: int, one: bool) -> None:
-    """torch's LinAlgError for NaN and infinities, with LAPACK's code for them; reads back, as other devices do."""
-    info = torch.where(scale.isfinite(), 0, code).to(torch.int32).reshape(scale.shape[:-2])
-    aten._linalg_check_errors(info, name, is_matrix=one)
+def _faults(scale: torch.Tensor, code: int) -> torch.Tensor:
+    """For each matrix LAPACK's code where it has NaN or infinities, else 0."""
+    return torch.where(scale.isfinite(), 0, code).to(torch.int32).reshape(scale.shape[:-2])
 
 
 def _ordered(values: torch.Tensor, descending: bool, *columns: torch.Tensor) -> list[torch.Tensor]:
@@ -77,13 +78,16 @@ def _svd_tall(x: torch.Tensor, vectors: bool, columns: int):
         small = q[:, :n].triu()
     else:
         small = copied(x, T.empty(x.shape, x.dtype))
-    v = eye((batch,), n, n, x.dtype) if vectors else None
-    team = team_size(n, caps())
+    name = "svd" if vectors else "svdvals"
+    near = near_of(f"{name}_near", n, T.dtype_of(x), caps())
+    v = (T.empty((batch, n, n), x.dtype) if near else eye((batch,), n, n, x.dtype)) if vectors else None
     operands = (small, v) if vectors else (small,)
-    pairs = (n + 1) // 2
-    trips = -(-pairs // team) * (3 * n + 2) + 1
-    if n > 1:
-        _sweeps("svd" if vectors else "svdvals", operands, (), n, n, n, trips)
+    if near:
+        width, threads = near
+        run_panel(f"{name}_near", operands, (), 1, (threads, width, 1), n=n, sweeps=_SWEEPS)
+    elif n > 1:
+        trips = -(-((n + 1) // 2) // team_size(n, caps())) * (3 * n + 2) + 1
+        _sweeps(name, operands, (), n, n, n, trips)
     s = torch.linalg.vector_norm(small, dim=-2)
     if not vectors:
         return None, s.sort(-1, descending=True).values, None
@@ -117,9 +121,22 @@ def linalg_svd(A, full_matrices=False, compute_uv=True, *, driver=None):
             if compute_uv and t.numel():
                 device_copy(eye((), *t.shape[-2:], t.dtype).expand(t.shape), t)
         return u, s, vh
+    x, scale, info = _scaled(A)
+    aten._linalg_check_errors(info, "linalg.svd", is_matrix=A.dim() == 2)
+    return _svd(x, scale, A.shape, full_matrices, compute_uv)
+
+
+@remembered
+def _scaled(A) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     scale = _scale(A)
-    _check_finite(scale, "linalg.svd", -4, A.dim() == 2)
-    x = flat(A / scale)
+    return A / scale, scale, _faults(scale, -4)
+
+
+@remembered
+def _svd(x, scale, shape, full_matrices: bool, compute_uv: bool):
+    u, s, vh = (like(m) for m in shaped(aten._linalg_svd.default, x, full_matrices, compute_uv))
+    m, n = shape[-2:]
+    x = flat(x)
     wide = m < n
     columns = max(m, n) if full_matrices else min(m, n)
     left, values, right = _svd_tall(x.mH.resolve_conj() if wide else x, compute_uv, columns)
@@ -135,27 +152,44 @@ def linalg_svd(A, full_matrices=False, compute_uv=True, *, driver=None):
 @custom("_linalg_eigh")
 def linalg_eigh(A, UPLO="L", compute_v=True):
     w_meta, v_meta = shaped(aten._linalg_eigh.default, A, UPLO, compute_v)
-    values, vectors = like(w_meta), like(v_meta)
     if not A.numel():
-        return values, vectors
-    n = A.shape[-1]
-    below = A.tril(-1) if UPLO.upper() == "L" else A.triu(1).mH
+        return like(w_meta), like(v_meta)
+    x, scale, info = _hermitian(A, UPLO.upper() == "L")
+    aten._linalg_check_errors(info, "linalg.eigh", is_matrix=A.dim() == 2)
+    return _eigh(x, scale, compute_v)
+
+
+@remembered
+def _hermitian(A, lower: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    below = A.tril(-1) if lower else A.triu(1).mH
     x = below + below.mH
     diagonal = A.diagonal(dim1=-2, dim2=-1)
     device_copy(diagonal.real if A.is_complex() else diagonal, x.diagonal(dim1=-2, dim2=-1))
     scale = _scale(x)
-    _check_finite(scale, "linalg.eigh", n, A.dim() == 2)
-    scaled = flat(x / scale)
+    return x / scale, scale, _faults(scale, A.shape[-1])
+
+
+@remembered
+def _eigh(A, scale, compute_v: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Values and vectors of `scale` times a whole Hermitian A whose largest element is 1."""
+    values, vectors = (like(m) for m in shaped(aten._linalg_eigh.default, A, "L", compute_v))
+    n, scaled = A.shape[-1], flat(A)
     x = copied(scaled, T.empty(scaled.shape, scaled.dtype))
     batch = x.shape[0]
-    v = eye((batch,), n, n, A.dtype)
-    half = (n + 1) // 2
-    work = half * n // 4  # each thread of a team has a few elements of a round
-    team = team_size(work, caps())
-    trips = 3 * -(-half * n // team) + -(-half // team) + 1
-    rotations = T.empty((batch * half * 4,), torch.float32)
-    if n > 1:
-        _sweeps("eigh", (x, v), (rotations,), n, n, work, trips)
+    near = near_of("eigh_near", n, T.dtype_of(A), caps())
+    if near:
+        width, threads = near
+        v = T.empty((batch, n, n), A.dtype)
+        run_panel("eigh_near", (x, v), (), 1, (threads, width, 1), n=n, sweeps=_SWEEPS)
+    else:
+        v = eye((batch,), n, n, A.dtype)
+        half = (n + 1) // 2
+        work = half * n // 4  # each thread of a team has a few elements of a round
+        team = team_size(work, caps())
+        trips = 3 * -(-half * n // team) + -(-half // team) + 1
+        rotations = T.empty((batch * half * 4,), torch.float32)
+        if n > 1:
+            _sweeps("eigh", (x, v), (rotations,), n, n, work, trips)
     # Rayleigh's quotients rather than the diagonal, which thousands of rotations have rounded: their error is the
     # square of the vectors'. That is why the vectors are computed even where only the values are wanted.
     w = (v.conj() * torch.bmm(scaled, v)).sum(-2)

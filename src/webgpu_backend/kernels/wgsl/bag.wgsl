@@ -74,12 +74,14 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
         acc += v;
 {% endif %}
     }
-    b_out[t] = acc;
 {% if largest %}
+    b_out[t] = acc;
     if (p.end == p.count && best.y == 0xffffffffu) {
         best = vec2<u32>(0u);
     }
     b_max[t] = best;
+{% else %}
+    b_out[t] = select(acc, acc / {{ type }}(max(found, 1u)), p.mean != 0u);
 {% endif %}
     if (column == 0u) {
         if (p.begin > 0u) {
