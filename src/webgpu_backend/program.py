@@ -12,7 +12,7 @@ class Caps:
     f16: bool
     i64: bool
     f64: bool
-    subgroups: bool  # of at least eight lanes
+    subgroups: bool  # of at least eight lanes, as most kernels need
     immediate_bytes: int  # 0: parameters travel in a uniform buffer
     max_binding: int
     max_buffer: int
@@ -21,6 +21,7 @@ class Caps:
     workgroup_size: int
     max_groups: int = 65535
     f32_atomic: bool = False  # atomic additions of f32; else by compare-exchange
+    lanes: int = 0  # neighbours that are always in one subgroup, as far as known
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -145,15 +145,15 @@ def test_the_profiler_sees_operators():
 @pytest.mark.parametrize(
     ("vendor", "backend", "device", "expected"),
     [
-        (0x10DE, "Vulkan", "NVIDIA H200", True),
-        (0, "Metal", "Apple M3", True),
-        (0x10005, "Vulkan", "llvmpipe (LLVM 15.0.6, 256 bits)", True),
-        (0x10005, "Vulkan", "llvmpipe (LLVM 19.1.7, 128 bits)", False),
-        (0x13B5, "Vulkan", "Mali-G31", False),
-        (0x1414, "D3D12", "Microsoft Basic Render Driver", False),
+        (0x10DE, "Vulkan", "NVIDIA H200", 32),
+        (0, "Metal", "Apple M3", 32),
+        (0x10005, "Vulkan", "llvmpipe (LLVM 15.0.6, 256 bits)", 8),
+        (0x10005, "Vulkan", "llvmpipe (LLVM 19.1.7, 128 bits)", 4),
+        (0x13B5, "Vulkan", "Mali-G31", 0),
+        (0x1414, "D3D12", "Microsoft Basic Render Driver", 0),
     ],
 )
-def test_subgroups_count_from_eight_lanes(vendor, backend, device, expected):
-    from webgpu_backend.runtime.adapters import _wide_subgroups
+def test_lanes_of_subgroups(vendor, backend, device, expected):
+    from webgpu_backend.runtime.adapters import _lanes
 
-    assert _wide_subgroups({"vendor_id": vendor, "backend_type": backend, "device": device}) is expected
+    assert _lanes({"vendor_id": vendor, "backend_type": backend, "device": device}) == expected

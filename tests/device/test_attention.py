@@ -227,7 +227,7 @@ def test_sums_in_f16_are_harmless(halves, dtype):
 
 
 def test_sums_in_f16_on_the_diagonal_of_square_tiles(halves, monkeypatch):
-    """Scores that are masked there are not computed at all."""
+    """Scores that are masked there are not computed at all; rows of four threads shuffle if eight lanes are known."""
     monkeypatch.setitem(half.TILES, "forward", {32: kernels.Tile(32, 32, 4, 8, 32)})
     check((1, 2, 100, 32), (1, 2, 100, 32), dtype=torch.float16, is_causal=True, grad=False)
     check((1, 2, 100, 32), (1, 2, 40, 32), dtype=torch.float16, is_causal=True, grad=False)

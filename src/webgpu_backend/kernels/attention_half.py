@@ -55,8 +55,14 @@ def _small(mode: str, tile: Tile, caps: Caps) -> bool:
     unit = tile.slice // 8
     walked = tile.cols * unit
     owned = tile.rows * max(unit, tile.cols // 8)
-    values = 4 * tile.rows * tile.cols // tile.tn if mode == "forward" else 0
+    values = 0 if mode != "forward" or _shuffles(tile, caps) else 4 * tile.rows * tile.cols // tile.tn
     return 16 * (walked + owned) + values <= caps.workgroup_bytes and tile.threads() <= caps.workgroup_size
+
+
+def _shuffles(tile: Tile, caps: Caps) -> bool:
+    """Whether the threads that share a row are in one subgroup; without memory for their exchange an H200 runs three
+    workgroups on a core at a time, with it two."""
+    return caps.lanes >= 2 * tile.cols // tile.tn
 
 
 def plan(
@@ -110,7 +116,8 @@ def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, fused, 
     wgsl = render(
         "attention_half.wgsl" if mode == "forward" else "attention_half_backward.wgsl", caps,
         fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal, packed=False,
-        lanes=True, dropout=False, fused=fused, wide=wide, whole=dict(zip(("p.e4", "p.v4"), whole)),
+        lanes=True, dropout=False, fused=fused,
+        shuffle=_shuffles(tile, caps), wide=wide, whole=dict(zip(("p.e4", "p.v4"), whole)),
         e_slices=e_slices, v_slices=v_slices, mask=mask_kind(mask), narrow4=narrow4,
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),

@@ -114,12 +114,14 @@ def create_device(adapter: Any) -> tuple[Any, Caps]:
 def _caps(adapter: Any, device: Any) -> Caps:
     have, limits = device.features, device.limits
     f = (lambda name: False) if env.BASELINE else have.__contains__
+    lanes = _lanes(adapter.info) if f("subgroup") else 0
     return Caps(
         kind=env.CLASS or ("cpu" if is_software(adapter) else "gpu"),
         f16=f("shader-f16"),
         i64=f("shader-int64"),
         f64=f("shader-f64") and f("shader-int64"),  # f64 functions work on 64-bit patterns
-        subgroups=f("subgroup") and _wide_subgroups(adapter.info),
+        subgroups=lanes >= 8,
+        lanes=lanes,
         f32_atomic=f("shader-float32-atomic"),
         immediate_bytes=min(limits["max-immediate-size"], 256) if f("immediates") else 0,
         max_binding=limits["max-storage-buffer-binding-size"] & ~255,
@@ -132,16 +134,16 @@ def _caps(adapter: Any, device: Any) -> Caps:
 
 
 # By vendor: NVIDIA, AMD, Intel, Apple, Qualcomm. Others have made GPUs of four lanes.
-_WIDE_VENDORS = (0x10DE, 0x1002, 0x8086, 0x106B, 0x5143)
+_LANES = {0x10DE: 32, 0x1002: 32, 0x8086: 8, 0x106B: 32, 0x5143: 64}
 
 
-def _wide_subgroups(info: Mapping[str, Any]) -> bool:
-    """Whether eight neighbours are always in one subgroup, which kernels count on. wgpu does not say how wide those
-    are; llvmpipe's are as wide as its vectors."""
-    if info["backend_type"] == "Metal" or info["vendor_id"] in _WIDE_VENDORS:
-        return True
+def _lanes(info: Mapping[str, Any]) -> int:
+    """How many neighbours are always in one subgroup. wgpu does not say how wide those are; llvmpipe's are as wide as
+    its vectors."""
+    if info["backend_type"] == "Metal":
+        return 32
     bits = re.search(r"llvmpipe.* (\d+) bits", info["device"])
-    return bool(bits) and int(bits[1]) >= 8 * 32
+    return int(bits[1]) // 32 if bits else _LANES.get(info["vendor_id"], 0)
 
 
 def is_software(adapter: Any) -> bool:

@@ -5,7 +5,9 @@
 {% set folded = not mask and not wide %}
 {% set times = " * factor" if folded else "" %}
 {{ half.tiles() }}
+{% if not shuffle %}
 var<workgroup> row_values: array<vec4<f32>, {{ t.rows * TX // 4 }}>;
+{% endif %}
 
 // The power of two that takes x to [0.5, 1); 1 where there is none.
 fn unit_scale(x: f32) -> f32 {
@@ -60,6 +62,12 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {# On a causal diagonal of square tiles it is known which scores are masked. #}
 {% set square = causal and not mask and t.rows == t.cols %}
 {% macro high(i, n) %}{% for j in range(n - 1) %}max({% endfor %}s{{ i }}_0{% for j in range(1, n) %}, s{{ i }}_{{ j }}){% endfor %}{% endmacro %}
+{# Threads of a row lie in one subgroup, at distances 1, 4, 8, ... (attention_place.wgsl). #}
+{% macro across(text, value) %}
+{% for n in (1, 4, 8, 16) if n <= TX %}
+        {{ text % ("subgroupShuffleXor(%s, %du)" % (value, n)) }}
+{% endfor %}
+{% endmacro %}
 {% macro visit(diagonal) %}
         let k_bound = bounds[2u * (k_bounds + other / 64u)];
 {% if wide %}
@@ -78,7 +86,6 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         var s{{ i }}_{{ j }} = 0.0;
 {% endfor %}
 {% endfor %}
-{{ half.load_twins("v", "other", "p.s", 0, "p.v4", "v_scale") }}
         for (var e0 = 0u; e0 < {{ e_slices * su }}u; e0 += {{ su }}u) {
             workgroupBarrier();
 {{ half.stage("x_tile", "q", t.rows, "first", "p.l", "e0", "p.e4", "q_scale") }}
@@ -110,6 +117,13 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
 {% endfor %}
         }
+{% if shuffle %}
+{% for i in range(t.tm) %}
+        var now{{ i }} = max(top{{ i }}, {{ high(i, [t.tn, (i + 1) * TY // TX] | min if diagonal else t.tn) }}{{ times }});
+{{ across("now%d = max(now%d, %%s);" % (i, i), "now%d" % i) }}
+{% endfor %}
+        workgroupBarrier();
+{% else %}
 {% for i in range(t.tm) %}
         row_values[((ty + {{ i * TY }}u) * {{ TX }}u + tx) / 4u][tx % 4u] = {{ high(i, [t.tn, (i + 1) * TY // TX] | min if diagonal else t.tn) }}{{ times }};
 {% endfor %}
@@ -121,6 +135,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
         let now{{ i }} = max(max(high{{ i }}.x, high{{ i }}.y), max(high{{ i }}.z, high{{ i }}.w));
 {% endfor %}
+{% endif %}
 {% for i in range(t.tm) %}
         let fade{{ i }} = exp2(top{{ i }} - now{{ i }} + (next - shift));
         top{{ i }} = now{{ i }};
@@ -138,10 +153,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% if part %}
         workgroupBarrier();
 {% endif %}
-{% if part %}
-{{ half.load_twins("v", "other", "p.s", part, "p.v4", "v_scale") }}
-{% endif %}
-{{ half.put_twins("v", part) }}
+{{ half.put_twins("v", "other", "p.s", part, "p.v4", "v_scale") }}
         workgroupBarrier();
 {{ half.mix("o", part, "fade", "", diagonal) }}
 {% endfor %}
@@ -155,11 +167,21 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {{ visit(true) }}
     }
 {% endif %}
+{% if shuffle %}
+{% for i in range(t.tm) %}
+{{ across("sum%d += %%s;" % i, "sum%d" % i) }}
+{% endfor %}
+{% else %}
 {% include "attention_sums.wgsl" %}
+{% endif %}
 {% for i in range(t.tm) %}
     if (first + ty + {{ i * TY }}u < p.l) {
         let row = row_at + first + ty + {{ i * TY }}u;
+{% if shuffle %}
+        let total = sum{{ i }};
+{% else %}
 {% include "attention_total.wgsl" %}
+{% endif %}
         // A row that may attend to nothing is zero, and its weights stay zero in the backward pass.
         let share = select(1.0 / total, 0.0, total == 0.0);
         if (tx == 0u) {

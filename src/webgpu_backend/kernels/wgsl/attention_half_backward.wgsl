@@ -185,8 +185,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% if part %}
         workgroupBarrier();
 {% endif %}
-{{ half.load_twins(y2, "other", walked, part, "p.v4", "y2_scale") }}
-{{ half.put_twins(y2, part) }}
+{{ half.put_twins(y2, "other", walked, part, "p.v4", "y2_scale") }}
         workgroupBarrier();
 {{ half.mix("o", part, "", "o_factor") }}
 {% endfor %}
@@ -198,8 +197,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% if part %}
         workgroupBarrier();
 {% endif %}
-{{ half.load_twins(y1, "other", walked, part, "p.e4", "y1_scale") }}
-{{ half.put_twins(y1, part) }}
+{{ half.put_twins(y1, "other", walked, part, "p.e4", "y1_scale") }}
         workgroupBarrier();
 {{ half.mix("u", part, "", "u_factor") }}
 {% endfor %}

@@ -4,8 +4,12 @@
 {% set su = t.slice // 8 %}
 {% set per = t.slice // 4 // TX %}
 {% set tile_row, weight_row, twin_row = su, t.cols // 8, t.slice // 4 %}
-{# Where column c of a row of n is: threads that read one column of several rows meet different banks. #}
-{% macro column(c, row, n, more=0) %}(({{ c }}) ^ ({{ row if more % n == 0 else "(%s + %du)" % (row, more) }} & {{ [n, 8] | min - 1 }}u)){% endmacro %}
+{# Where column c of row `row + more` of n columns is: threads that read one column of several rows meet different banks.
+   Written so that what does not depend on c can be computed once. #}
+{% macro place(c, row, n, more=0) %}
+{% set mask = [n, 8] | min - 1 %}
+{% if more % (mask + 1) %}({{ row }} + {{ more }}u) * {{ n }}u + (({{ c }}) ^ (({{ row }} + {{ more }}u) & {{ mask }}u)){% else %}(({{ row }} * {{ n }}u + ({{ row }} & {{ mask }}u)) ^ ({{ c }})) + {{ more * n }}u{% endif %}
+{% endmacro %}
 {% macro tiles() %}
 // A slice of the owned rows; the weights take its place when their turn comes.
 var<workgroup> x_tile: array<mat2x4<f16>, {{ t.rows * [tile_row, weight_row] | max }}>;
@@ -24,37 +28,30 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
                 let base = {{ x }}_at + min({{ row0 }} + row, {{ limit }} - 1u) * p.{{ x }}_r;
 {% if whole[dim4] %}
                 {{ "if (row < %du) " % rows if rows * su % threads }}{
-                    {{ to }}[row * {{ tile_row }}u + {{ column("e", "row", su) }}] = mat2x4<f16>({{ narrow4(x, "base + at", factor) }}, {{ narrow4(x, "base + at + 1u", factor) }});
+                    {{ to }}[{{ place("e", "row", su) }}] = mat2x4<f16>({{ narrow4(x, "base + at", factor) }}, {{ narrow4(x, "base + at + 1u", factor) }});
                 }
 {% else %}
                 let lo = {{ narrow4(x, "base + min(at, %s - 1u)" % dim4, factor) }};
                 let hi = {{ narrow4(x, "base + min(at + 1u, %s - 1u)" % dim4, factor) }};
                 {{ "if (row < %du) " % rows if rows * su % threads }}{
-                    {{ to }}[row * {{ tile_row }}u + {{ column("e", "row", su) }}] = mat2x4<f16>(select(vec4<f16>(), lo, at < {{ dim4 }}), select(vec4<f16>(), hi, at + 1u < {{ dim4 }}));
+                    {{ to }}[{{ place("e", "row", su) }}] = mat2x4<f16>(select(vec4<f16>(), lo, at < {{ dim4 }}), select(vec4<f16>(), hi, at + 1u < {{ dim4 }}));
                 }
 {% endif %}
             }
 {% endfor %}
 {% endmacro %}
-{# Row pairs of a slice, for sums over rows: rows c + 2 TX j and TX further; loaded, then stored. #}
-{% set twin_loads = (t.cols // 2 * twin_row + threads - 1) // threads %}
-{% macro load_twins(x, row0, limit, part, dim4, factor) %}
-{% for l in range(twin_loads) %}
-        let {{ x }}_id{{ part }}_{{ l }} = lid + {{ l * threads }}u;
-        let {{ x }}_el{{ part }}_{{ l }} = {{ "" if whole[dim4] else "min" }}({{ part * twin_row }}u + {{ x }}_id{{ part }}_{{ l }} % {{ twin_row }}u{{ "" if whole[dim4] else ", %s - 1u" % dim4 }});
-        let {{ x }}_twin{{ part }}_{{ l }} = {{ x }}_id{{ part }}_{{ l }} / {{ twin_row }}u;
-        let {{ x }}_row{{ part }}_{{ l }} = {{ row0 }} + {{ x }}_twin{{ part }}_{{ l }} % {{ TX }}u + {{ x }}_twin{{ part }}_{{ l }} / {{ TX }}u * {{ 2 * TX }}u;
-        let {{ x }}_a{{ part }}_{{ l }} = {{ narrow4(x, "%s_at + min(%s_row%d_%d, %s - 1u) * p.%s_r + %s_el%d_%d" % (x, x, part, l, limit, x, x, part, l), factor) }};
-        let {{ x }}_b{{ part }}_{{ l }} = {{ narrow4(x, "%s_at + min(%s_row%d_%d + %du, %s - 1u) * p.%s_r + %s_el%d_%d" % (x, x, part, l, TX, limit, x, x, part, l), factor) }};
-{% endfor %}
-{% endmacro %}
-{% macro put_twins(x, part) %}
-{% for l in range(twin_loads) %}
+{# Row pairs of a slice, for sums over rows: rows c + 2 TX j and TX further. #}
+{% macro put_twins(x, row0, limit, part, dim4, factor) %}
+{% for l in range((t.cols // 2 * twin_row + threads - 1) // threads) %}
         {
-            let a = {{ x }}_a{{ part }}_{{ l }};
-            let b = {{ x }}_b{{ part }}_{{ l }};
-            {{ "if (lid + %du < %du) " % (l * threads, t.cols // 2 * twin_row) if (l + 1) * threads > t.cols // 2 * twin_row }}{
-                y_tile[lid + {{ l * threads }}u] = mat2x4<f16>(vec4<f16>(a.x, b.x, a.y, b.y), vec4<f16>(a.z, b.z, a.w, b.w));
+            let id = lid + {{ l * threads }}u;
+            let e = {{ "" if whole[dim4] else "min" }}({{ part * twin_row }}u + id % {{ twin_row }}u{{ "" if whole[dim4] else ", %s - 1u" % dim4 }});
+            let twin = id / {{ twin_row }}u;
+            let row = {{ row0 }} + twin % {{ TX }}u + twin / {{ TX }}u * {{ 2 * TX }}u;
+            let a = {{ narrow4(x, "%s_at + min(row, %s - 1u) * p.%s_r + e" % (x, limit, x), factor) }};
+            let b = {{ narrow4(x, "%s_at + min(row + %du, %s - 1u) * p.%s_r + e" % (x, TX, limit, x), factor) }};
+            {{ "if (id < %du) " % (t.cols // 2 * twin_row) if (l + 1) * threads > t.cols // 2 * twin_row }}{
+                y_tile[id] = mat2x4<f16>(vec4<f16>(a.x, b.x, a.y, b.y), vec4<f16>(a.z, b.z, a.w, b.w));
             }
         }
 {% endfor %}
@@ -72,10 +69,10 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
                 {
                     {{ "const c = %du" % step if steps == su else "let c = c0 + %du" % step }};
 {% for i in range(t.tm) %}
-                    let a{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + {{ column("c", "ty", su, i * TY) }}];
+                    let a{{ i }} = x_tile[{{ place("c", "ty", su, i * TY) }}];
 {% endfor %}
 {% for j in range(t.tn) %}
-                    let b{{ j }} = y_tile[(tx + {{ j * TX }}u) * {{ tile_row }}u + {{ column("c", "tx", su, j * TX) }}];
+                    let b{{ j }} = y_tile[{{ place("c", "tx", su, j * TX) }}];
 {% for e in range(4) %}
 {% for i in range(t.tm) if not diagonal or j * TX < (i + 1) * TY %}
                     h{{ i }}_{{ j }} = fma({{ pair("a%d" % i, e) }}, {{ pair("b%d" % j, e) }}, h{{ i }}_{{ j }});
@@ -95,10 +92,10 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
 {% macro exact_dots(acc) %}
                 for (var c = 0u; c < units * 2u; c++) {
 {% for i in range(t.tm) %}
-                    let a{{ i }} = vec4<f32>(x_tile[(ty + {{ i * TY }}u) * {{ tile_row }}u + {{ column("c / 2u", "ty", su, i * TY) }}][c % 2u]);
+                    let a{{ i }} = vec4<f32>(x_tile[{{ place("c / 2u", "ty", su, i * TY) }}][c % 2u]);
 {% endfor %}
 {% for j in range(t.tn) %}
-                    let b{{ j }} = vec4<f32>(y_tile[(tx + {{ j * TX }}u) * {{ tile_row }}u + {{ column("c / 2u", "tx", su, j * TX) }}][c % 2u]);
+                    let b{{ j }} = vec4<f32>(y_tile[{{ place("c / 2u", "tx", su, j * TX) }}][c % 2u]);
 {% for e in "xyzw" %}
 {% for i in range(t.tm) %}
                     {{ acc }}{{ i }}_{{ j }} = fma(a{{ i }}.{{ e }}, b{{ j }}.{{ e }}, {{ acc }}{{ i }}_{{ j }});
@@ -110,7 +107,7 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
 {# The thread's weights, next to each other; whoever reads them knows which columns they are. #}
 {% macro keep(acc, factor) %}
 {% for i in range(t.tm) %}
-        x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + {{ column("tx", "ty", weight_row, i * TY) }}] = mat2x4<f16>({% for g in range(2) %}vec4<f16>(vec4<f32>({% for j in range(4) %}{{ acc }}{{ i }}_{{ 4 * g + j }}{{ ", " if j < 3 }}{% endfor %}){{ " * " ~ factor if factor }}){{ ", " if not g }}{% endfor %});
+        x_tile[{{ place("tx", "ty", weight_row, i * TY) }}] = mat2x4<f16>({% for g in range(2) %}vec4<f16>(vec4<f32>({% for j in range(4) %}{{ acc }}{{ i }}_{{ 4 * g + j }}{{ ", " if j < 3 }}{% endfor %}){{ " * " ~ factor if factor }}){{ ", " if not g }}{% endfor %});
 {% endfor %}
 {% endmacro %}
 {# acc{i}_{c}, times `fade` first, += weights times one slice of the rows walked over, times `factor`. Without acc:
@@ -128,7 +125,7 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
             {
                 {{ "const c = %du" % step if steps == TX else "let c = c0 + %du" % step }};
 {% for i in range(t.tm) %}
-                let w{{ i }} = x_tile[(ty + {{ i * TY }}u) * {{ weight_row }}u + {{ column("c", "ty", weight_row, i * TY) }}];
+                let w{{ i }} = x_tile[{{ place("c", "ty", weight_row, i * TY) }}];
 {% endfor %}
 {% for j in range(4) %}
 {% for u in range(per) %}
@@ -169,7 +166,7 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
    x, whose columns lie TX apart so that those of neighbouring threads are neighbours in dq. #}
 {% macro keep_across(acc, factor) %}
 {% for j in range(t.tn) %}
-        x_tile[(tx + {{ j * TX }}u) * {{ weight_row }}u + {{ column("ty / 2u", "tx", weight_row, j * TX) }}][ty % 2u] = vec4<f16>(vec4<f32>({% for i in range(4) %}{{ acc }}{{ i }}_{{ j }}{{ ", " if i < 3 }}{% endfor %}) * {{ factor }});
+        x_tile[{{ place("ty / 2u", "tx", weight_row, j * TX) }}][ty % 2u] = vec4<f16>(vec4<f32>({% for i in range(4) %}{{ acc }}{{ i }}_{{ j }}{{ ", " if i < 3 }}{% endfor %}) * {{ factor }});
 {% endfor %}
 {% endmacro %}
 {% macro put_across(x, row0, limit, part, dim4, factor) %}
