@@ -1,6 +1,6 @@
 """Whole models on one device: medians, peak memory, and where the time goes.
 
-    python -m benchmarks.models --device cuda|webgpu|cpu [--only gpt2,qwen] [--profile] [--json out.json]
+    python -m benchmarks.models --device cuda|webgpu|cpu [--only gpt2,qwen] [--compiled] [--profile] [--json out.json]
 
 Random weights, the same on every device. transformers' and torchvision's models where they can be imported (`--plain`:
 the ones of `architectures.py` anyway). One device a process: CUDA's autograd fails where another backend is loaded.
@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +52,11 @@ class Setting:
     device: str
     small: bool
     plain: bool
+    compiled: bool = False
+
+    def ready(self, f):
+        """A model or function as it is to be called."""
+        return torch.compile(f) if self.compiled else f
 
     def tokens(self, batch: int, length: int, vocabulary: int):
         return torch.randint(0, vocabulary, (batch, length), generator=torch.Generator().manual_seed(0)).to(self.device)
@@ -59,7 +64,7 @@ class Setting:
 
 def mlp_forward(s: Setting):
     model, x = architectures.mlp().to(s.device), torch.randn(64, 784, generator=torch.Generator().manual_seed(0))
-    x = x.to(s.device)
+    model, x = s.ready(model), x.to(s.device)
 
     def f():
         with torch.no_grad():
@@ -72,10 +77,11 @@ def mlp_step(s: Setting):
     model, x = architectures.mlp().to(s.device), torch.randn(64, 784, generator=torch.Generator().manual_seed(0))
     x, y = x.to(s.device), (torch.arange(64) % 10).to(s.device)
     optimizer = torch.optim.AdamW(model.parameters())
+    loss_of = s.ready(lambda x, y: F.cross_entropy(model(x), y))
 
     def f():
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
+        loss = loss_of(x, y)
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -98,6 +104,7 @@ def gpt2_step(s: Setting):
         loss_of, vocabulary, source = model, model.tokens.num_embeddings, "nn"
     architectures.fill(model).train().to(s.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    loss_of = s.ready(loss_of)
     ids = s.tokens(1, 32, vocabulary) if s.small else s.tokens(4, 256, vocabulary)
 
     def f():
@@ -131,7 +138,7 @@ def _images(s: Setting):
 
 def resnet_forward(s: Setting):
     model, source = _resnet(s)
-    model = model.eval().to(s.device)
+    model = s.ready(model.eval().to(s.device))
     x, _ = _images(s)
 
     def f():
@@ -146,10 +153,11 @@ def resnet_step(s: Setting):
     model = model.train().to(s.device)
     x, y = _images(s)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    loss_of = s.ready(lambda x, y: F.cross_entropy(model(x), y))
 
     def f():
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
+        loss = loss_of(x, y)
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -188,11 +196,12 @@ def _uninitialised(kind, config, device: str):
 def qwen_prefill(s: Setting):
     model, source = _qwen(s, torch.float16)
     ids = s.tokens(1, 64 if s.small else 1024, 1000)
+    model.forward = s.ready(model.forward)
 
     def f():
         with torch.no_grad():
             if source == "transformers":
-                return model(ids, logits_to_keep=1).logits.flatten()[0].float()
+                return model(ids, logits_to_keep=1, use_cache=not s.compiled).logits.flatten()[0].float()
             return model(ids, {}).flatten()[0].float()
 
     return f, source
@@ -203,13 +212,16 @@ def _qwen_generate(dtype):
         model, source = _qwen(s, dtype)
         ids = s.tokens(1, 16, 1000)
         count = 4 if s.small else 32
+        model.forward = s.ready(model.forward)
+        # A cache that grows has a graph's sizes change with every token.
+        cache = {"cache_implementation": "static"} if s.compiled else {}
 
         def f():
             with torch.no_grad():
                 if source == "transformers":
                     out = model.generate(
                         ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count,
-                        min_new_tokens=count, pad_token_id=0,
+                        min_new_tokens=count, pad_token_id=0, **cache,
                     )  # fmt: skip
                 else:
                     out = model.generate(ids, count)
@@ -341,6 +353,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="small sizes, as on a CPU or software adapter")
     parser.add_argument("--full", action="store_true", help="the named sizes whatever the device")
     parser.add_argument("--plain", action="store_true", help="the torch.nn models even where libraries are installed")
+    parser.add_argument("--compiled", action="store_true", help="through torch.compile; generation with a static cache")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json")
     options = parser.parse_args()
@@ -355,6 +368,7 @@ def main() -> None:
         software = torch.webgpu.get_device_properties().adapter_type == "CPU"
         print(torch.webgpu.get_device_name(), "torch", torch.__version__)
     setting = Setting(options.device, (software or options.small) and not options.full, options.plain)
+    setting = replace(setting, compiled=options.compiled)
     if setting.small:
         print("small models: the sizes in the names are divided")
     parts = [part for part in options.only.lower().split(",") if part]

@@ -9,6 +9,8 @@ from torch import nn
 import webgpu_backend
 from webgpu_backend.frontend import compiled as compiled_backend
 from webgpu_backend.ops import attention
+from webgpu_backend.ops.remember import remembered
+from webgpu_backend.ops.table import POINTWISE
 
 D = "webgpu"
 
@@ -450,6 +452,60 @@ def test_long_chains_stop_at_the_limits():
         return total
 
     check_fused(f, *tensors, exact=False)
+
+
+def _entries(arity):
+    for name, entry in sorted(POINTWISE.items()):
+        op = getattr(torch.ops.aten, name, None)
+        if (
+            op is not None
+            and "default" in op.overloads()
+            and len(entry.spec.inputs) == arity
+            and not entry.spec.scalars
+        ):
+            yield name, op
+        elif op is not None and "Tensor" in op.overloads() and len(entry.spec.inputs) == arity == 2:
+            yield name, op
+
+
+@pytest.mark.parametrize("arity", [1, 2])
+def test_every_elementwise_operator_between_two_others(arity):
+    torch.manual_seed(0)
+    inputs = [torch.rand(37).to(D), torch.rand(37).add(0.1).to(D)][:arity]
+    tried = fewer = 0
+    for name, op in _entries(arity):
+
+        def f(*xs, op=op):
+            return op(*[x * 0.5 for x in xs]) * 2
+
+        try:
+            expected = f(*inputs)
+        except (RuntimeError, NotImplementedError, IndexError, TypeError):
+            continue  # not for float32
+        if not isinstance(expected, torch.Tensor):
+            continue
+        run = remembered(f, graph=True)
+        run(*inputs)
+        steps = counted(lambda: f(*inputs))[0]
+        saved = steps - counted(lambda run=run: run(*inputs))[0]
+        torch.testing.assert_close(
+            run(*inputs), expected, rtol=2e-6, atol=1e-6, equal_nan=True, msg=lambda m: f"{name}: {m}"
+        )
+        tried += 1
+        fewer += saved > 0
+    assert tried > (60 if arity == 1 else 30) and fewer > 0.9 * tried, (tried, fewer)
+
+
+def test_names_of_entries_do_not_meet():
+    """An operand called v, as the parts of a fusion are."""
+    norm = nn.BatchNorm2d(4).eval().to(D)
+    norm.running_mean.normal_()
+    check_fused(
+        lambda x, y: (norm(x * 2) + y).relu() + y,
+        torch.randn(2, 4, 3, 5).to(D),
+        torch.randn(2, 4, 3, 5).to(D),
+        exact=False,
+    )
 
 
 def test_integers_stay_as_they_are():

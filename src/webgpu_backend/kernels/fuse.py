@@ -91,12 +91,12 @@ def _merged(first: Step, second: Step, value, caps: Caps) -> Step | None:
     taken = [i for i, buffer in zip(own, second.buffers) if buffer == value]
     if any(b.inputs[i] != a.output for i in taken):
         return None
-    left, right = _Part(a, "u", caps), _Part(b, "v", caps, {b.spec.inputs[i] for i in taken})
+    left, right = _Part(a, "u_", caps), _Part(b, "v_", caps, {b.spec.inputs[i] for i in taken})
     if not left.fits or not right.fits:
         return None
     rounded = _ROUNDED[a.output.dtype.name].format(left.result)
-    lines = [*left.lines, f"uv = {rounded}"]
-    lines += [f"{right.names[b.spec.inputs[i]]} = {right.cast(b.spec.inputs[i])}(uv)" for i in taken]
+    lines = [*left.lines, f"passed = {rounded}"]
+    lines += [f"{right.names[b.spec.inputs[i]]} = {right.cast(b.spec.inputs[i])}(passed)" for i in taken]
     source = "\n".join([*lines, *right.lines, right.result])
     kept = [i for i in own if i not in taken]
     tensors = [i for i, view in enumerate(a.inputs) if view is not None]
