@@ -542,3 +542,48 @@ def test_sizes_that_never_come_again_are_not_planned():
         x = torch.rand(39, device=D)
         first, second = counted(lambda: compiled(x))[0], counted(lambda: compiled(x))[0]
     assert (first, second) == (3, 1)
+
+
+class Images(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.depthwise, self.last = nn.Conv2d(8, 8, 3, groups=8), nn.Linear(8, 5)
+
+    def forward(self, x):
+        h = self.depthwise(self.norm(self.first(x)).relu()).sigmoid() * 0.5
+        return self.last(nn.functional.adaptive_avg_pool2d(h, 1).flatten(1))
+
+
+LAYERS = {
+    "images": (Images, (4, 3, 9, 9)),
+    "encoder": (lambda: nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True), (3, 7, 16)),
+    "norms": (lambda: nn.Sequential(nn.RMSNorm(8), nn.Linear(8, 8), nn.SiLU(), nn.GroupNorm(2, 8)), (5, 8)),
+    "activations": (
+        lambda: nn.Sequential(nn.Linear(4, 9), nn.Softplus(), nn.LogSoftmax(-1), nn.Hardswish(), nn.Mish()),
+        (6, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_compiled_training_is_eager_training(name):
+    make, shape = LAYERS[name]
+    torch.manual_seed(0)
+    model, batches = make(), [torch.randn(shape) for _ in range(4)]
+    losses = []
+    for compiled in (False, True):
+        ours = copy.deepcopy(model).to(D)
+        f = torch.compile(ours) if compiled else ours
+        optimizer = torch.optim.SGD(ours.parameters(), lr=0.05, momentum=0.9)
+        losses.append([])
+        for x in batches:
+            optimizer.zero_grad()
+            loss = f(x.to(D)).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+        ours.eval()
+        with torch.no_grad():
+            losses[-1] += [f(x.to(D)).square().mean().item() for x in batches]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
