@@ -148,7 +148,12 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         sum{{ i }} = sum{{ i }} * fade{{ i }} + ({% for j in range(t.tn - 1) %}({% endfor %}s{{ i }}_0{% for j in range(1, t.tn) %} + s{{ i }}_{{ j }}){% endfor %}){{ " * v_scale" if wide }};
 {% endfor %}
         shift = next;
-{{ half.keep("s", "") }}
+{% for i in range(t.tm) %}
+{% for j in range(0, t.tn, 2) %}
+        let w{{ i }}_{{ j }} = vec2<f16>(vec2<f32>(s{{ i }}_{{ j }}, s{{ i }}_{{ j + 1 }}));
+{% endfor %}
+{% endfor %}
+{{ half.keep("w") }}
 {% for part in range(v_slices) %}
 {% if part %}
         workgroupBarrier();

@@ -106,7 +106,6 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% for i in range(t.tm) %}
 {% for j in range(t.tn) %}
         var s{{ i }}_{{ j }} = 0.0;
-        var d{{ i }}_{{ j }} = 0.0;
 {% endfor %}
 {% endfor %}
         for (var e0 = 0u; e0 < {{ e_slices * su }}u; e0 += {{ su }}u) {
@@ -121,14 +120,6 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
             } else {
 {{ half.exact_dots("s") }}
             }
-        }
-        for (var e0 = 0u; e0 < {{ v_slices * su }}u; e0 += {{ su }}u) {
-            workgroupBarrier();
-{{ half.stage("x_tile", x2, t.rows, "first", owned, "e0", "p.v4", "x2_scale") }}
-{{ half.stage("y_tile", y2, t.cols, "other", walked, "e0", "p.v4", "y2_scale") }}
-            workgroupBarrier();
-            let units = min({{ su }}u, (p.v4 + 1u) / 2u - e0);
-{{ half.dots("d", "p.v4") }}
         }
         let s_factor = p.factor / x1_scale / y1_scale;
         let d_factor = 1.0 / x2_scale / y2_scale;
@@ -155,16 +146,39 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
 {% endfor %}
         }
-{% for j in range(t.tn) %}
-{% if mode == "keys" %}
+        // Weights, times 2^10, and gradients of scores wait as pairs of halves: registers are what limits these kernels.
+{% for j in range(t.tn) if mode == "keys" %}
         let at{{ j }} = row_at + min(other + tx + {{ j * TX }}u, p.l - 1u);
         let top{{ j }} = stats[at{{ j }}];
-        let delta{{ j }} = stats[at{{ j }} + p.rows_total];
-{% endif %}
-{% for i in range(t.tm) %}
+{% endfor %}
+{% macro weight(i, j) %}
 {% set row = j if mode == "keys" else i %}
-        s{{ i }}_{{ j }} = exp2({{ "fma(s%d_%d, s_factor, -top%d)" % (i, j, row) if folded else "s%d_%d - top%d" % (i, j, row) }});
-        d{{ i }}_{{ j }} = s{{ i }}_{{ j }} * (d{{ i }}_{{ j }} * d_factor - delta{{ row }});
+exp2({{ "fma(s%d_%d, s_factor, 10.0 - top%d)" % (i, j, row) if folded else "s%d_%d - top%d + 10.0" % (i, j, row) }})
+{%- endmacro %}
+{% for i in range(t.tm) %}
+{% for j in range(0, t.tn, 2) %}
+        let w{{ i }}_{{ j }} = vec2<f16>(vec2<f32>({{ weight(i, j) }}, {{ weight(i, j + 1) }}));
+{% endfor %}
+{% endfor %}
+{% for i in range(t.tm) %}
+{% for j in range(t.tn) %}
+        var d{{ i }}_{{ j }} = 0.0;
+{% endfor %}
+{% endfor %}
+        for (var e0 = 0u; e0 < {{ v_slices * su }}u; e0 += {{ su }}u) {
+            workgroupBarrier();
+{{ half.stage("x_tile", x2, t.rows, "first", owned, "e0", "p.v4", "x2_scale") }}
+{{ half.stage("y_tile", y2, t.cols, "other", walked, "e0", "p.v4", "y2_scale") }}
+            workgroupBarrier();
+            let units = min({{ su }}u, (p.v4 + 1u) / 2u - e0);
+{{ half.dots("d", "p.v4") }}
+        }
+{% for j in range(t.tn) if mode == "keys" %}
+        let delta{{ j }} = stats[at{{ j }} + p.rows_total];
+{% endfor %}
+{% for i in range(t.tm) %}
+{% for j in range(t.tn) %}
+        d{{ i }}_{{ j }} = f32(w{{ i }}_{{ j // 2 * 2 }}.{{ "xy"[j % 2] }}) * (d{{ i }}_{{ j }} * d_factor - delta{{ j if mode == "keys" else i }});
 {% endfor %}
 {% endfor %}
 {% if causal %}
@@ -177,9 +191,15 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
         }
 {% endif %}
+        let d_times = d_shift * 0x1p-10;
+{% for i in range(t.tm) %}
+{% for j in range(0, t.tn, 2) %}
+        let g{{ i }}_{{ j }} = vec2<f16>(vec2<f32>(d{{ i }}_{{ j }}, d{{ i }}_{{ j + 1 }}) * d_times);
+{% endfor %}
+{% endfor %}
 {% if mode == "keys" %}
         workgroupBarrier();
-{{ half.keep("s", "1024.0") }}
+{{ half.keep("w") }}
         let o_factor = 0x1p-10 / y2_scale;
 {% for part in range(v_slices) %}
 {% if part %}
@@ -191,7 +211,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
 {% endif %}
         workgroupBarrier();
-{{ half.keep("d", "d_shift") }}
+{{ half.keep("g") }}
         let u_factor = 1.0 / d_shift / y1_scale;
 {% for part in range(e_slices) %}
 {% if part %}
@@ -203,7 +223,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
 {% if fused %}
         workgroupBarrier();
-{{ half.keep_across("d", "d_shift") }}
+{{ half.keep_across("g") }}
         let dq_factor = p.scale / d_shift / x1_scale;
 {% for part in range(e_slices) %}
 {% if part %}

@@ -104,10 +104,10 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
 {% endfor %}
                 }
 {% endmacro %}
-{# The thread's weights, next to each other; whoever reads them knows which columns they are. #}
-{% macro keep(acc, factor) %}
+{# The thread's weights, pairs of halves w{i}_{j}, next to each other; whoever reads them knows which columns they are. #}
+{% macro keep(w) %}
 {% for i in range(t.tm) %}
-        x_tile[{{ place("tx", "ty", weight_row, i * TY) }}] = mat2x4<f16>({% for g in range(2) %}vec4<f16>(vec4<f32>({% for j in range(4) %}{{ acc }}{{ i }}_{{ 4 * g + j }}{{ ", " if j < 3 }}{% endfor %}){{ " * " ~ factor if factor }}){{ ", " if not g }}{% endfor %});
+        x_tile[{{ place("tx", "ty", weight_row, i * TY) }}] = mat2x4<f16>(vec4<f16>({{ w }}{{ i }}_0, {{ w }}{{ i }}_2), vec4<f16>({{ w }}{{ i }}_4, {{ w }}{{ i }}_6));
 {% endfor %}
 {% endmacro %}
 {# acc{i}_{c}, times `fade` first, += weights times one slice of the rows walked over, times `factor`. Without acc:
@@ -164,9 +164,9 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
 {% endmacro %}
 {# The same for sums over the owned rows: weights of a row walked over, two neighbours' side by side, and row pairs of
    x, whose columns lie TX apart so that those of neighbouring threads are neighbours in dq. #}
-{% macro keep_across(acc, factor) %}
+{% macro keep_across(w) %}
 {% for j in range(t.tn) %}
-        x_tile[{{ place("ty / 2u", "tx", weight_row, j * TX) }}][ty % 2u] = vec4<f16>(vec4<f32>({% for i in range(4) %}{{ acc }}{{ i }}_{{ j }}{{ ", " if i < 3 }}{% endfor %}) * {{ factor }});
+        x_tile[{{ place("ty / 2u", "tx", weight_row, j * TX) }}][ty % 2u] = vec4<f16>({% for i in range(4) %}{{ w }}{{ i }}_{{ j // 2 * 2 }}.{{ "xy"[j % 2] }}{{ ", " if i < 3 }}{% endfor %});
 {% endfor %}
 {% endmacro %}
 {% macro put_across(x, row0, limit, part, dim4, factor) %}
