@@ -35,10 +35,10 @@ CANDIDATES = (
     Tile(16, 16, 16, 4, 4, slices=8),
 )
 HALVES = (
-    Tile(128, 128, 32, 8, 4, 2),
-    Tile(128, 64, 32, 8, 4, 2),
-    Tile(64, 64, 32, 8, 4, 2),
-    Tile(64, 64, 16, 8, 4, 2),
+    Tile(128, 128, 32, 8, 4),
+    Tile(128, 64, 32, 8, 4),
+    Tile(64, 64, 32, 8, 4),
+    Tile(64, 64, 16, 8, 4),
 )
 SHAPES = (
     (256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (4096, 1024, 4096),
@@ -114,7 +114,7 @@ def fill(size: int, count: int) -> Tuning:
     for half, candidates in ((False, CANDIDATES), (True, HALVES)):
         rows = []
         for tile in candidates:
-            if tiles.fits(tile, caps(), half) and (caps().f16 or not half):
+            if tiles.fits(tile, caps()) and (caps().f16 or not half):
                 rows.append(measured(tile, size, count, half))
                 print("half" if half else "full", rows[-1], flush=True)
         found[half] = tuple(rows)

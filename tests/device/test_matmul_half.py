@@ -20,7 +20,7 @@ def halves(monkeypatch):
         pytest.skip("the adapter has no f16")
     found = replace(caps(), kind="gpu")
     monkeypatch.setattr(ops, "caps", lambda: found)
-    table = tiles.Tuning(132, (tiles.Tile(32, 32, 8, 4, 4),), (tiles.Tile(32, 32, 16, 4, 4, 2, rate=1e6),), 0.0, 1e30)
+    table = tiles.Tuning(132, (tiles.Tile(32, 32, 8, 4, 4),), (tiles.Tile(32, 32, 16, 4, 4, rate=1e6),), 0.0, 1e30)
     monkeypatch.setattr(tiles, "_used", table)
     ops.plans.clear()
     torch.manual_seed(0)

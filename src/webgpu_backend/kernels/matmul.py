@@ -6,7 +6,7 @@ from struct import pack
 
 from ..dtypes import COMPLEX64, FLOAT32, FLOAT64, INT32, INT64, DType, carrier
 from ..program import Caps, Program
-from . import elements, matmul_half, matmul_vector, tiles
+from . import elements, matmul_half, matmul_pad, matmul_vector, tiles
 from .expression import Emitter, literal, wgsl_type
 from .layout import spread
 from .product import (
@@ -53,11 +53,40 @@ def plan(product: Product, caps: Caps) -> Plan:
     b_class = q.gather.kind if q.gather else class_of(q.b, q.n, q.k)
     tile, parts = (tiles.WIDE, 0) if wide else _tile(q, a_class + b_class, caps)
     if tile is not None and tile.bk and matmul_half.serves(q, caps):
-        halves = matmul_half.plan(q, tiles.cost(tile, parts, q.m, q.n, q.k, q.outer * q.inner) * NARROW, caps)
+        halves = matmul_half.plan(q, _cost(q, tile, parts) * NARROW, caps)
         if halves is not None:
             return halves
+    if tile is not None and tile.bk and matmul_pad.serves(q, a_class + b_class):
+        found = _padded(q, a_class + b_class, _cost(q, tile, parts) * matmul_pad.ODD, caps)
+        if found is not None:
+            return found
     if wide:
         a_class, b_class = a_class.upper(), b_class if q.gather else b_class.upper()
+    return _laid(product, q, a_class, b_class, tile, parts, caps)
+
+
+def _cost(q: Product, tile: Tile, parts: int) -> float:
+    return tiles.cost(tile, max(parts, 1), q.m, q.n, q.k, q.outer * q.inner)
+
+
+def _padded(q: Product, classes: str, limit: float, caps: Caps) -> Plan | None:
+    """A plan over padded copies of the operands, if that should take less than `limit` microseconds."""
+    found = matmul_pad.padded(q, classes, caps)
+    if found is None:
+        return None
+    tile, parts = _tile(found.product, found.classes, caps)
+    if tile is None or _cost(found.product, tile, parts) + matmul_pad.cost(found) >= limit:
+        return None
+    made = _laid(found.product, found.product, *found.classes, tile, parts, caps)
+    names = {name: f"p{name}" for name in found.work}
+    steps = [s._replace(bindings=tuple(names.get(x, x) for x in s.bindings)) for s in made.steps]
+    work = {names[name]: (count, q.a.dtype) for name, count in found.work.items()}
+    return Plan((found.step, *steps), work | made.work)
+
+
+def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile | None, parts: int, caps: Caps) -> Plan:
+    """The dispatches of `q`, which is `product` or its transpose; without a tile by the kernel of few rows."""
+    carry = carrier(q.a.dtype, caps)
     vector = tile is None
     if not vector and not tile.bk and tile.tm < 4:
         a_class = a_class.replace("r", "R")  # fewer rows than a vector has lanes
@@ -84,7 +113,8 @@ def plan(product: Product, caps: Caps) -> Plan:
         "vector" if vector else "tiled" if tile.bk else "direct",
         q.a.dtype, q.b.dtype, target.dtype, q.c.dtype if q.c and epilogue != "none" else None,
         a_class, b_class, store, epilogue, q.act if epilogue != "none" else "",
-        (_power(q.m), lay) if vector else tile, q.summed, bool(q.gather and q.gather.flat), caps,
+        (_power(q.m), lay) if vector else tile, q.summed, bool(q.gather and q.gather.flat),
+        not vector and tile.bk and _whole(q, tile, splits, chunk), caps,
     )  # fmt: skip
     words = [q.m, q.n, q.k, q.inner, tiles_m, tiles_n, total, splits, chunk]
     words += words_of(q.a, a_class) + words_of(q.b, b_class) + words_of(target, store)
@@ -153,12 +183,18 @@ def _splits(q: Product, parts: int, groups: int, fill: tuple[int, int]) -> tuple
     return -(-length // chunk), chunk
 
 
+def _whole(q: Product, tile: Tile, splits: int, chunk: int) -> bool:
+    """No tile of any team passes the end of k."""
+    depth = tile.bk * tile.slices
+    return q.k % depth == 0 and (splits == 1 or q.summed or chunk % depth == 0)
+
+
 _HEAD = ["m", "n", "k", "inner", "tiles_m", "tiles_n", "total", "splits", "chunk"]
 
 
 @cache
 def _program(
-    kind, a_dtype, b_dtype, out_dtype, c_dtype, a_class, b_class, store, epilogue, act, tile, summed, flat, caps
+    kind, a_dtype, b_dtype, out_dtype, c_dtype, a_class, b_class, store, epilogue, act, tile, summed, flat, whole, caps
 ) -> Program:
     carry = carrier(a_dtype, caps)
     fields = [f"{f}: u32" for f in _HEAD]
@@ -192,7 +228,7 @@ def _program(
         tag = f"v{rows}"
     else:
         names |= dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"))
-        names |= dict(gather=b_class in "gtuw", flat=flat)
+        names |= dict(gather=b_class in "gtuw", flat=flat, whole=whole)
         names |= dict(halving=[tile.slices >> i for i in range(1, tile.slices.bit_length())])
         tag = f"{tile.bm}x{tile.bn}" + (f"x{tile.slices}" if tile.slices > 1 else "")
     wgsl = render(f"matmul_{kind}.wgsl", caps, **names)

@@ -46,7 +46,7 @@ def serves(q: Product, caps: Caps) -> bool:
 def plan(q: Product, limit: float, caps: Caps) -> Plan | None:
     """A plan that should take less than `limit` microseconds, if there is one."""
     table = tiles.tuning()
-    rows = [t for t in table.halves if tiles.fits(t, caps, half=True) and CHUNK % (2 * t.bk) == 0]
+    rows = [t for t in table.halves if tiles.fits(t, caps) and CHUNK % (2 * t.bk) == 0]
     batch = q.outer * q.inner
     if not rows:
         return None

@@ -19,10 +19,9 @@ class Tile(NamedTuple):
     bk: int  # depth of the tile in workgroup memory
     tm: int  # rows and columns per thread
     tn: int
-    buffers: int = 1  # 0: a tile is read when it is due; 1: while the one before is used; 2: and stored meanwhile
     warp: int = 4  # of 32 threads that run together, how many lie along the rows
     twist: int = 0  # 1: rows of a turned tile are stored in an order that spreads them over the banks; from 32 rows
-    slices: int = 1  # teams of threads in a workgroup, each with a part of k; a power of two, and bn is at most 2 bk
+    slices: int = 1  # teams of threads in a workgroup, each with a part of k; a power of two
     rate: float = 1.0  # TFLOP/s of the adapter when it is full
     alone: float = 1.0  # time of a workgroup that has its unit to itself, over its share of a full one
 
@@ -48,7 +47,7 @@ GPU = Tuning(
         Tile(32, 32, 16, 4, 4, slices=4, rate=23.7, alone=1.6),
         Tile(16, 16, 16, 4, 4, slices=16, rate=9.2, alone=1.85),
     ),
-    (Tile(128, 128, 32, 8, 4, 2, rate=71.5, alone=1.0), Tile(64, 64, 32, 8, 4, 2, rate=70.5, alone=1.5)),
+    (Tile(128, 128, 32, 8, 4, rate=71.5, alone=1.0), Tile(64, 64, 32, 8, 4, rate=70.5, alone=1.5)),
     10.0,
     3e6,
 )
@@ -89,13 +88,14 @@ def to_json(table: Tuning) -> dict:
     return {"units": table.units, **rows, "launch": table.launch, "bandwidth": table.bandwidth}
 
 
-def fits(tile: Tile, caps: Caps, half: bool = False) -> bool:
+def fits(tile: Tile, caps: Caps) -> bool:
     nty, ntx = tile.bm // tile.tm, tile.bn // tile.tn
     across = min(nty * ntx, 32) // tile.warp
-    stored = max(tile.buffers, 1) * tile.slices * tile.bk * (tile.bm + tile.bn) * (2 if half else 4)
-    whole = nty % tile.warp == 0 and across and ntx % across == 0
-    if half:  # threads move whole vectors of four
-        whole = whole and tile.buffers == 2 and all(x * tile.bk % (4 * nty * ntx) == 0 for x in (tile.bm, tile.bn))
+    stored = tile.slices * tile.bk * (tile.bm + tile.bn) * 4  # of halves two tiles
+    whole = tile.warp % 2 == 0 and nty % tile.warp == 0 and across and ntx % across == 0
+    # Threads move whole vectors of four; teams hand over whole rows.
+    whole = whole and all(x * tile.bk % (4 * nty * ntx) == 0 for x in (tile.bm, tile.bn))
+    whole = whole and (tile.slices == 1 or 2 * tile.bk * tile.tm >= tile.bn)
     return bool(whole) and nty * ntx * tile.slices <= caps.workgroup_size and stored <= caps.workgroup_bytes
 
 

@@ -30,7 +30,6 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     if (group >= p.total) {
         return;
     }
-{% set crossed = true %}
 {% include "matmul_place.wgsl" %}
     let ob = z / p.inner;
     let ib = z % p.inner;

@@ -2,13 +2,9 @@
 {% set lanes = [nty * ntx, 32] | min %}
 {% set wn = lanes // t.warp %}
     // Threads that run together take {{ t.warp }} rows by {{ wn }} columns: both their reads of a step stay few and whole.
-    let tx = lid / {{ lanes }}u % {{ ntx // wn }}u * {{ wn }}u + lid {{ "/ 2u " if crossed }}% {{ wn }}u;
-{% if crossed %}
+    let tx = lid / {{ lanes }}u % {{ ntx // wn }}u * {{ wn }}u + lid / 2u % {{ wn }}u;
     // Of four neighbours two share a row and two a column: the loads of either kind go two and two.
     let ty = lid / {{ lanes }}u / {{ ntx // wn }}u * {{ t.warp }}u + lid % {{ lanes }}u / {{ 2 * wn }}u * 2u + lid % 2u;
-{% else %}
-    let ty = lid / {{ lanes }}u / {{ ntx // wn }}u * {{ t.warp }}u + lid % {{ lanes }}u / {{ wn }}u;
-{% endif %}
     // Eight rows of tiles are walked together: neighbours share what the cache holds of both operands.
     let per_batch = p.tiles_m * p.tiles_n;
     let z = group / per_batch;

@@ -7,19 +7,20 @@
 {% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
 {% set threads = nty * ntx %}
 {% set a4, b4 = t.bm // 4, t.bn // 4 %}
-{% set buffers = [t.buffers, 1] | max %}
 {% set a_loads = t.bm * t.bk // 4 // threads %}
 {% set b_loads = t.bn * t.bk // 4 // threads %}
-var<workgroup> a_tile: array<vec4<{{ type }}>, {{ buffers * t.slices * t.bk * a4 }}>;
-var<workgroup> b_tile: array<vec4<{{ type }}>, {{ buffers * t.slices * t.bk * b4 }}>;
+var<workgroup> a_tile: array<vec4<{{ type }}>, {{ t.slices * t.bk * a4 }}>;
+var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.slices * t.bk * b4 }}>;
 
+{# What lies along k is turned on its way into the tile: four rows at a time where a thread has so many, else by elements. #}
+{% macro blocks(class, loads) %}{{ "yes" if t.twist == 2 and class == "k" and loads % 4 == 0 }}{% endmacro %}
 {# Where load l of a thread goes: `row` and `k` within the tile; the row's base is computed once, outside the loop. #}
 {% macro place(x, class, loads, wide4, origin, size) %}
 {% for l in range(loads) %}
-    let {{ x }}id{{ l }} = lid + {{ l * threads }}u;
+    let {{ x }}id{{ l }} = lid + {{ (l // 4 if blocks(class, loads) else l) * threads }}u;
 {% if class in "kKw" %}
     let {{ x }}k{{ l }} = ({{ x }}id{{ l }} % {{ t.bk // 4 }}u) * 4u;
-    let {{ x }}row{{ l }} = {{ x }}id{{ l }} / {{ t.bk // 4 }}u;
+    let {{ x }}row{{ l }} = {{ x }}id{{ l }} / {{ t.bk // 4 }}u{{ " * 4u + %du" % (l % 4) if blocks(class, loads) }};
 {% if class == "w" %}
     let {{ x }}tap{{ l }} = tap(min({{ origin }} + {{ x }}row{{ l }}, {{ size }} - 1u));
 {% else %}
@@ -29,7 +30,7 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ buffers * t.slices * t.bk * b4
     let {{ x }}row{{ l }} = {{ x }}id{{ l }} % {{ wide4 }}u;
     let {{ x }}k{{ l }} = {{ x }}id{{ l }} / {{ wide4 }}u;
 {% if class == "r" %}
-    let {{ x }}base{{ l }} = {{ x }}start + min({{ origin }} / 4u + {{ x }}row{{ l }}, {{ size }} / 4u - 1u);
+    let {{ x }}base{{ l }} = {{ x }}start + min({{ origin }} / 4u + {{ x }}row{{ l }}, ({{ size }} + 3u) / 4u - 1u);
 {% elif class in "gtu" %}
 {% for c in range(4) %}
     let {{ x }}pos{{ l }}_{{ c }} = position(min({{ origin }} + 4u * {{ x }}row{{ l }} + {{ c }}u, {{ size }} - 1u));
@@ -95,20 +96,39 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ buffers * t.slices * t.bk * b4
 {% endfor %}
 {% endmacro %}
 {# A tile turned on the way in may be twisted every fourth k: else the threads of a row write to one bank. #}
+{% set spread = [32 // t.bk, 1] | max %}
 {% macro slot(class, kk, wide4, first, thread) %}
-{% set twist = kk // 4 % 4 * 2 if t.twist and class in "kKw" else 0 %}
+{% set twist = kk // 4 * spread % 8 if t.twist and class in "kKw" else 0 %}
 {% if twist %}{{ kk * wide4 }}u + (({{ first }}u + {{ thread }}) ^ {{ twist }}u){% else %}{{ kk * wide4 + first }}u + {{ thread }}{% endif %}
 {% endmacro %}
 {% macro keep(x, class, loads, wide4) %}
 {% for l in range(loads) %}
-{% if class in "kKw" %}
+{% set group = "(%srow%d / 4u%s)" % (x, l, " ^ %sk%d / 4u * %du %% 8u" % (x, l, spread) if t.twist) %}
+{% if blocks(class, loads) %}
+        {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ l % 4 }}u) * {{ wide4 }}u + {{ group }}] = vec4<{{ type }}>({% for c in range(4) %}{{ x }}reg{{ l // 4 * 4 + c }}.{{ xyzw[l % 4] }}{{ ", " if c < 3 }}{% endfor %});
+{% elif class in "kKw" %}
 {% for c in range(4) %}
-        {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ c }}u) * {{ wide4 }}u + {{ "(%srow%d / 4u ^ %sk%d / 4u %% 4u * 2u)" % (x, l, x, l) if t.twist else "%srow%d / 4u" % (x, l) }}][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
+        {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ c }}u) * {{ wide4 }}u + {{ group }}][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
 {% endfor %}
 {% else %}
         {{ x }}_tile[{{ x }}slot + {{ x }}k{{ l }} * {{ wide4 }}u + {{ x }}row{{ l }}] = {{ x }}reg{{ l }};
 {% endif %}
 {% endfor %}
+{% endmacro %}
+{# The tile at k0 of both operands, into registers. #}
+{% macro fetch() %}
+{% if whole %}
+{{ load("a", a_class, a_loads, false) }}
+{{ load("b", b_class, b_loads, false) }}
+{% else %}
+        if (k0 + {{ t.bk }}u <= k_last) {
+{{ load("a", a_class, a_loads, false) }}
+{{ load("b", b_class, b_loads, false) }}
+        } else {
+{{ load("a", a_class, a_loads, true) }}
+{{ load("b", b_class, b_loads, true) }}
+        }
+{% endif %}
 {% endmacro %}
 {% macro compute() %}
 {% for kk in range(t.bk) %}
@@ -139,7 +159,6 @@ fn main(@builtin(local_invocation_index) {{ "local" if t.slices > 1 else "lid" }
     let lid = local % {{ threads }}u;
     let slice = local / {{ threads }}u;
 {% endif %}
-{% set crossed = false %}
 {% include "matmul_place.wgsl" %}
     let split = z % p.splits;
 {% if summed %}
@@ -154,6 +173,7 @@ fn main(@builtin(local_invocation_index) {{ "local" if t.slices > 1 else "lid" }
     let ib = (z / p.splits) % p.inner;
 {% if t.slices > 1 %}
     let k_end = min(split * p.chunk + p.chunk, p.k);
+    // As long for every team, for the barriers' sake: a part that ends early adds zeros.
     let length = (k_end - split * p.chunk + {{ t.slices * t.bk - 1 }}u) / {{ t.slices * t.bk }}u * {{ t.bk }}u;
     let k_first = split * p.chunk + slice * length;
     let k_last = min(k_first + length, k_end);
@@ -161,6 +181,9 @@ fn main(@builtin(local_invocation_index) {{ "local" if t.slices > 1 else "lid" }
     let k_first = split * p.chunk;
     let k_last = min(k_first + p.chunk, p.k);
 {% endif %}
+{% endif %}
+{% if t.slices == 1 %}
+    let length = k_last - k_first;
 {% endif %}
 {% for i in range(t.tm) %}
 {% for h in range(t.tn // 4) %}
@@ -176,11 +199,9 @@ fn main(@builtin(local_invocation_index) {{ "local" if t.slices > 1 else "lid" }
 {% if t.slices > 1 %}
     let aslot = slice * {{ t.bk * a4 }}u;
     let bslot = slice * {{ t.bk * b4 }}u;
-{% elif buffers == 1 %}
+{% else %}
     const aslot = 0u;
     const bslot = 0u;
-{% else %}
-    var flip = 0u;
 {% endif %}
 {% if summed %}
     for (var part = first; part < last; part++) {
@@ -192,91 +213,47 @@ fn main(@builtin(local_invocation_index) {{ "local" if t.slices > 1 else "lid" }
 {% endif %}
 {{ place("a", a_class, a_loads, a4, "m0", "p.m") }}
 {{ place("b", b_class, b_loads, b4, "n0", "p.n") }}
-{% if t.slices > 1 %}
-    var k0 = k_first;
-{{ load("a", a_class, a_loads, true) }}
-{{ load("b", b_class, b_loads, true) }}
-    // As often in every team, for the barriers' sake: a part that ends early adds zeros.
+    {
+        let k0 = k_first;
+{{ fetch() }}
+    }
     for (var done = 0u; done < length; done += {{ t.bk }}u) {
 {{ keep("a", a_class, a_loads, a4) }}
 {{ keep("b", b_class, b_loads, b4) }}
         workgroupBarrier();
-        k0 += {{ t.bk }}u;
-        if (done + {{ t.bk }}u < length) {
-{{ load("a", a_class, a_loads, true) }}
-{{ load("b", b_class, b_loads, true) }}
+        // The next tile is under way while this one is used; {{ "after the last one that is read again" if whole else "past the end it is zeros" }}.
+        {
+            let k0 = {{ "min(k_first + done + %du, k_last - %du)" % (t.bk, t.bk) if whole else "k_first + done + %du" % t.bk }};
+{{ fetch() }}
         }
 {{ compute() }}
         workgroupBarrier();
     }
 {% for half in halving %}
-{# Room for half of the teams' sums: the tiles are done with. #}
+{# The tiles are done with: half of the teams hand their sums over there, so many rows of a thread at a time. #}
+{% set rows = [2 * t.bk * t.tm // t.bn, t.tm] | min %}
+{% for first in range(0, t.tm, rows) %}
     if (slice >= {{ half }}u && slice < {{ 2 * half }}u) {
-{% for i in range(t.tm) %}
+{% for i in range(first, [first + rows, t.tm] | min) %}
 {% for h in range(t.tn // 4) %}
-        a_tile[{{ (i * t.tn // 4 + h) * half * threads }}u + (slice - {{ half }}u) * {{ threads }}u + lid] = c{{ i }}_{{ h }};
+        a_tile[{{ ((i - first) * t.tn // 4 + h) * half * threads }}u + (slice - {{ half }}u) * {{ threads }}u + lid] = c{{ i }}_{{ h }};
 {% endfor %}
 {% endfor %}
     }
     workgroupBarrier();
     if (slice < {{ half }}u) {
-{% for i in range(t.tm) %}
+{% for i in range(first, [first + rows, t.tm] | min) %}
 {% for h in range(t.tn // 4) %}
-        c{{ i }}_{{ h }} += a_tile[{{ (i * t.tn // 4 + h) * half * threads }}u + slice * {{ threads }}u + lid];
+        c{{ i }}_{{ h }} += a_tile[{{ ((i - first) * t.tn // 4 + h) * half * threads }}u + slice * {{ threads }}u + lid];
 {% endfor %}
 {% endfor %}
     }
     workgroupBarrier();
 {% endfor %}
+{% endfor %}
+{% if t.slices > 1 %}
     if (slice > 0u) {
         return;
-    }
-{% else %}
-    let tiles = (k_last - k_first) / {{ t.bk }}u;
-    var k0 = k_first;
-{% if t.buffers %}
-    if (tiles > 0u) {
-{{ load("a", a_class, a_loads, false) }}
-{{ load("b", b_class, b_loads, false) }}
-    }
-{% endif %}
-    for (var tile = 0u; tile < tiles; tile++) {
-{% if t.buffers == 2 %}
-        let aslot = flip * {{ t.bk * a4 }}u;
-        let bslot = flip * {{ t.bk * b4 }}u;
-        flip = 1u - flip;
-{% elif t.buffers == 0 %}
-{{ load("a", a_class, a_loads, false) }}
-{{ load("b", b_class, b_loads, false) }}
-{% endif %}
-{{ keep("a", a_class, a_loads, a4) }}
-{{ keep("b", b_class, b_loads, b4) }}
-        workgroupBarrier();
-        k0 += {{ t.bk }}u;
-{% if t.buffers %}
-        if (tile + 1u < tiles) {
-{{ load("a", a_class, a_loads, false) }}
-{{ load("b", b_class, b_loads, false) }}
-        }
-{% endif %}
-{{ compute() }}
-{% if buffers == 1 %}
-        workgroupBarrier();
-{% endif %}
-    }
-    if (k0 < k_last) {
-{% if t.buffers == 2 %}
-        workgroupBarrier();
-        let aslot = 0u;
-        let bslot = 0u;
-{% endif %}
-{{ load("a", a_class, a_loads, true) }}
-{{ load("b", b_class, b_loads, true) }}
-{{ keep("a", a_class, a_loads, a4) }}
-{{ keep("b", b_class, b_loads, b4) }}
-        workgroupBarrier();
-{{ compute() }}
-        workgroupBarrier();
     }
 {% endif %}
 {% if summed %}
