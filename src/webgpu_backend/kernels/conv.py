@@ -136,7 +136,7 @@ def _pads(mode: str, a_class: str, b_class: str) -> tuple[int, int]:
 
 def _fits(tile: Tile, pads: tuple[int, int], caps: Caps) -> bool:
     threads = (tile.bm // tile.tm) * (tile.bn // tile.tn)
-    memory = 4 * tile.bk * tile.buffers * (tile.bm + tile.bn + 4 * sum(pads))
+    memory = 4 * tile.bk * (tile.bm + tile.bn + 4 * sum(pads))
     return threads <= caps.workgroup_size and memory <= caps.workgroup_bytes
 
 

@@ -13,8 +13,8 @@
 {# The rows of the left operand that k counts are listed with the taps. #}
 {% set listed = scattered and b_class == "g" %}
 {% set a_pitch, b_pitch = t.bm // 4 + a_pad, t.bn // 4 + b_pad %}
-var<workgroup> a_tile: array<vec4<f32>, {{ t.buffers * t.bk * a_pitch }}>;
-var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
+var<workgroup> a_tile: array<vec4<f32>, {{ t.bk * a_pitch }}>;
+var<workgroup> b_tile: array<vec4<f32>, {{ t.bk * b_pitch }}>;
 
 {# Rows of vectors along k: `x` is a or b. In the weights' gradient k walks images and positions. #}
 {% macro place_k(x, loads, origin, size) %}
@@ -41,7 +41,7 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% macro keep_k(x, loads, pitch) %}
 {% for l in range(loads) %}
 {% for c in range(4) %}
-        {{ x }}_tile[{{ x }}slot + (four + {{ c }}u) * {{ pitch }}u + {{ x }}row{{ l }} / 4u][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
+        {{ x }}_tile[(four + {{ c }}u) * {{ pitch }}u + {{ x }}row{{ l }} / 4u][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
 {% endfor %}
 {% endfor %}
 {% endmacro %}
@@ -66,7 +66,7 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% endmacro %}
 {% macro keep_r(loads) %}
 {% for l in range(loads) %}
-        a_tile[aslot + (ak + {{ l * threads // (t.bm // 4) }}u) * {{ a_pitch }}u + arow] = areg{{ l }};
+        a_tile[(ak + {{ l * threads // (t.bm // 4) }}u) * {{ a_pitch }}u + arow] = areg{{ l }};
 {% endfor %}
 {% endmacro %}
 {# Single elements of the left operand, neighbours along k. #}
@@ -94,7 +94,7 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% endmacro %}
 {% macro keep_s(loads) %}
 {% for l in range(loads) %}
-        a_tile[aslot + one * {{ a_pitch }}u + (arow + {{ l * threads // t.bk }}u) / 4u][(arow + {{ l * threads // t.bk }}u) % 4u] = areg{{ l }};
+        a_tile[one * {{ a_pitch }}u + (arow + {{ l * threads // t.bk }}u) / 4u][(arow + {{ l * threads // t.bk }}u) % 4u] = areg{{ l }};
 {% endfor %}
 {% endmacro %}
 {# The image, as columns n (positions) for each k (channel and tap). #}
@@ -140,9 +140,9 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% macro keep_image(loads) %}
 {% for l in range(loads) %}
 {% if b_class == "v" %}
-        b_tile[bslot + (bk + {{ l * threads // (t.bn // 4) }}u) * {{ b_pitch }}u + brow] = breg{{ l }};
+        b_tile[(bk + {{ l * threads // (t.bn // 4) }}u) * {{ b_pitch }}u + brow] = breg{{ l }};
 {% else %}
-        b_tile[bslot + (bk + {{ l * threads // t.bn }}u) * {{ b_pitch }}u + brow / 4u][brow % 4u] = breg{{ l }};
+        b_tile[(bk + {{ l * threads // t.bn }}u) * {{ b_pitch }}u + brow / 4u][brow % 4u] = breg{{ l }};
 {% endif %}
 {% endfor %}
 {% endmacro %}
@@ -183,7 +183,7 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.buffers * t.bk * b_pitch }}>;
 {% endmacro %}
 {% macro keep_taps(loads) %}
 {% for l in range(loads) %}
-        b_tile[bslot + one * {{ b_pitch }}u + (brow + {{ l * threads // t.bk }}u) / 4u][(brow + {{ l * threads // t.bk }}u) % 4u] = breg{{ l }};
+        b_tile[one * {{ b_pitch }}u + (brow + {{ l * threads // t.bk }}u) / 4u][(brow + {{ l * threads // t.bk }}u) % 4u] = breg{{ l }};
 {% endfor %}
 {% endmacro %}
 {% set a_loads = t.bm * t.bk // threads // (1 if a_class == "s" else 4) %}
@@ -231,13 +231,6 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% for l in range(b_loads) %}
     var breg{{ l }} = {{ "vec4<f32>(0.0)" if b_class == "v" else "0.0" }};
 {% endfor %}
-{% if t.buffers == 1 %}
-    const aslot = 0u;
-    const bslot = 0u;
-{% else %}
-    var aslot = 0u;
-    var bslot = 0u;
-{% endif %}
 {% set fours = a_class == "k" or (mode == "weight" and b_class == "v") %}
 {% set ones = a_class == "s" or (mode == "weight" and b_class != "v") %}
 {% for name, used, lane in (("four", fours, "(lid %% %du) * 4u" % (t.bk // 4)), ("one", ones, "lid %% %du" % t.bk)) if used %}
@@ -270,10 +263,10 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% for kk in range(t.bk) %}
         {
 {% for g in range(t.tm // 4) %}
-            let a{{ g }} = a_tile[aslot + {{ kk * a_pitch + g * nty }}u + ty];
+            let a{{ g }} = a_tile[{{ kk * a_pitch + g * nty }}u + ty];
 {% endfor %}
 {% for h in range(t.tn // 4) %}
-            let b{{ h }} = b_tile[bslot + {{ kk * b_pitch + h * ntx }}u + tx];
+            let b{{ h }} = b_tile[{{ kk * b_pitch + h * ntx }}u + tx];
 {% endfor %}
 {% for i in range(t.tm) %}
 {% for h in range(t.tn // 4) %}
@@ -282,12 +275,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
         }
 {% endfor %}
-{% if t.buffers == 1 %}
         workgroupBarrier();
-{% else %}
-        aslot = {{ t.bk * a_pitch }}u - aslot;
-        bslot = {{ t.bk * b_pitch }}u - bslot;
-{% endif %}
     }
     let ostart = p.o_o + block * p.o_g + split * p.o_s;
     let mt = m0 + ty * 4u;

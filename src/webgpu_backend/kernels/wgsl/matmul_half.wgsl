@@ -78,8 +78,9 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
                 let {{ x }}{{ g }} = {{ x }}_tile{{ r % 2 }}[{{ kk // 2 * wide + g // 2 * n_ * 2 + g % 2 }}u + {{ t_ }} * 2u];
 {% endfor %}
 {% endfor %}
+{# Row by row, there and back: what is not new from one to the next need not be read again. #}
 {% for i in range(t.tm) %}
-{% for j in range(t.tn) %}
+{% for j in (range(t.tn) if i % 2 == 0 else range(t.tn - 1, -1, -1)) %}
                 h{{ i }}_{{ j }} = fma(a{{ i // 2 }}.{{ halves[i % 2] }}, b{{ j // 2 }}.{{ halves[j % 2] }}, h{{ i }}_{{ j }});
 {% endfor %}
 {% endfor %}
