@@ -23,7 +23,9 @@ from webgpu_backend.ops import product as ops
 CANDIDATES = (
     Tile(128, 256, 16, 8, 16, twist=1),
     Tile(128, 128, 16, 8, 8, twist=1),
-    Tile(128, 128, 16, 8, 8),
+    Tile(128, 64, 16, 8, 8, twist=2),
+    Tile(128, 64, 16, 8, 8, twist=1),
+    Tile(128, 64, 16, 8, 8, twist=1, slices=2),
     Tile(128, 128, 8, 8, 8),
     Tile(128, 64, 16, 8, 4, twist=1),
     Tile(64, 64, 32, 8, 4, twist=1),

@@ -57,7 +57,9 @@ def plan(product: Product, caps: Caps) -> Plan:
         if halves is not None:
             return halves
     if tile is not None and tile.bk and matmul_pad.serves(q, a_class + b_class):
-        found = _padded(q, a_class + b_class, _cost(q, tile, parts) * matmul_pad.ODD, caps)
+        classes = a_class + b_class
+        limit = _cost(q, tile, parts) * matmul_pad.ODD ** matmul_pad.odd(classes)
+        found = _padded(q, classes, limit, caps)
         if found is not None:
             return found
     if wide:

@@ -35,7 +35,6 @@ TOP = 3  # the largest of a row comes to lie in [2^TOP, 2^(TOP + 1)): CHUNK / 2 
 LEAST = 64  # rows and columns below which the other kernels serve
 DEPTH = 128
 PACK_ROWS = 16
-PACK_THREADS = (512, 256)  # of a workgroup; with fewer, more rows are under way than the cache holds
 
 
 def serves(q: Product, caps: Caps) -> bool:
@@ -102,7 +101,6 @@ def _pack_program(dtype: DType, orders: str, caps: Caps) -> Program:
     fields = ["k: u32", "depth: u32", *(f"{x}_{f}: u32" for x in "ab" for f in own)]
     wgsl = render(
         "matmul_pack.wgsl", caps, fields=fields, orders=orders, signature="", function="", top=TOP,
-        threads=next(t for t in PACK_THREADS if t <= caps.workgroup_size and 38 * t + 4096 <= caps.workgroup_bytes),
         widen=widen((dtype,), caps),
         bindings=[
             *((x, "read", array_of(dtype, order, caps)) for x, order in zip("ab", orders)),

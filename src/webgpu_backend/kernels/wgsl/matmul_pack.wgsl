@@ -3,7 +3,7 @@
    They lie by panels, as tall as the tiles of the product: two neighbours of k, then those of the next row, so that a vector
    has two of k of two rows and a tile is in one piece. k is padded with zeros, rows with copies of the last, whose products
    are dropped. #}
-{% set rows, step, parts = 16, threads, threads // 4 %}
+{% set rows, step, threads = 16, 256, 256 %}
 var<workgroup> largest: array<u32, {{ rows * 32 }}>;
 var<workgroup> scales: array<f32, {{ rows }}>;
 var<workgroup> exponents: array<f32, {{ rows }}>;
@@ -61,8 +61,8 @@ fn {{ x }}_pack(group: u32, lid: u32) {
     let panel = to + (first - in_panel) / 4u * p.depth + in_panel / 2u;
     // The four loads of a thread in a step: of four rows at four of k from kt, or of four rows from rt at four of k.
 {% if along_k %}
-    let kt = (lid % {{ parts }}u) * 4u;
-    let rt = lid / {{ parts }}u;
+    let kt = (lid % 64u) * 4u;
+    let rt = lid / 64u;
 {% else %}
     let rt = (lid % 4u) * 4u;
     let kt = lid / 4u;
@@ -74,7 +74,7 @@ fn {{ x }}_pack(group: u32, lid: u32) {
 {%- elif whole %}
 {{ read4(x, "(from%d + (%s) * p.%s_k)" % (l, k0, x)) }}
 {%- else %}
-{{ x }}_fetch(start, first + rt{{ " + %du" % (4 * l) if along_k }}, {{ k0 }} + {{ "kt" if along_k else "2u * kt + %du" % (l % 2 + l // 2 * step // 2) }})
+{{ x }}_fetch(start, first + rt{{ " + %du" % (4 * l) if along_k }}, {{ k0 }} + {{ "kt" if along_k else "2u * kt + %du" % (l % 2 + l // 2 * 128) }})
 {%- endif %}
 {% endmacro %}
 {% macro scan(size) %}
@@ -100,7 +100,7 @@ fn {{ x }}_pack(group: u32, lid: u32) {
 {% if along_k %}
     let from{{ l }} = start + min(first + rt + {{ 4 * l }}u, p.{{ x }}_rows - 1u) * p.{{ x }}_r + kt / 4u;
 {% else %}
-    let from{{ l }} = start + (2u * kt + {{ l % 2 + l // 2 * step // 2 }}u) * p.{{ x }}_k + min(first + rt, p.{{ x }}_rows - 4u) / 4u;
+    let from{{ l }} = start + (2u * kt + {{ l % 2 + l // 2 * 128 }}u) * p.{{ x }}_k + min(first + rt, p.{{ x }}_rows - 4u) / 4u;
 {% endif %}
 {% endfor %}
 {% for i in range(4) %}
@@ -116,24 +116,25 @@ fn {{ x }}_pack(group: u32, lid: u32) {
 {% endfor %}
 {{ scan("finite") }}
     }
-    // {{ parts }} threads have a part of each row: to 32 of them, to 16, to one.
-    let part = {{ "lid %% %du" % parts if along_k else "kt" }};
+    // 64 threads have a part of each row: to half of them, to 16, to one.
+    let part = {{ "lid % 64u" if along_k else "kt" }};
 {% macro merge(text) %}
 {% for i in range(4) %}
 {% set at = "largest[(rt + %du) * 32u + part %% 32u]" % (4 * i if along_k else i) %}
         {{ text % {"at": at, "m": "m%d" % i} }}
 {% endfor %}
 {% endmacro %}
-{% for q in range(parts // 32) %}
-    if (part / 32u == {{ q }}u) {
-{{ merge("%(at)s = max(%(at)s, %(m)s);" if q else "%(at)s = %(m)s;") }}
+    if (part >= 32u) {
+{{ merge("%(at)s = %(m)s;") }}
     }
     workgroupBarrier();
-{% endfor %}
-    let pair = lid % {{ rows * 16 }}u;
-    let most = max(largest[pair * 2u], largest[pair * 2u + 1u]);
+    if (part < 32u) {
+{{ merge("%(at)s = max(%(at)s, %(m)s);") }}
+    }
     workgroupBarrier();
-    largest[pair] = most;
+    let most = max(largest[lid * 2u], largest[lid * 2u + 1u]);
+    workgroupBarrier();
+    largest[lid] = most;
     workgroupBarrier();
     // The largest of a row comes to lie in [2^{{ top }}, 2^{{ top + 1 }}).
     if (lid < {{ rows }}u) {
@@ -186,7 +187,7 @@ fn {{ x }}_pack(group: u32, lid: u32) {
 {% if along_k %}
 {% for l in range(4) %}
         {
-            let k = lid / 8u * 2u + {{ step // 4 * l }}u;
+            let k = lid / 8u * 2u + {{ 64 * l }}u;
             let r = lid % 8u * 2u;
             if (k0 + k < p.depth) {
                 let e = k / 2u * {{ rows + 1 }}u + r;
@@ -197,7 +198,7 @@ fn {{ x }}_pack(group: u32, lid: u32) {
 {% else %}
 {% for l in (0, 2) %}
         {
-            let k = k0 + 2u * kt + {{ step // 4 * l }}u;
+            let k = k0 + 2u * kt + {{ 64 * l }}u;
             if (k < p.depth) {
                 let at = panel + k * (p.{{ x }}_panel / 4u) + rt / 2u;
                 p{{ x }}[at] = vec4<f16>(y{{ l }}.x, y{{ l + 1 }}.x, y{{ l }}.y, y{{ l + 1 }}.y);
