@@ -199,7 +199,7 @@ def test_qr(shape, dtype, adapter_class):  # noqa: F811
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_qr_of_very_large_and_small(scale, dtype):
+def test_qr_of_very_large_and_small(scale, dtype, adapter_class):  # noqa: F811
     x = sample((6, 4), dtype)
     q, r = torch.linalg.qr((x * scale).to("webgpu"))
     want_q, want_r = torch.linalg.qr(x)

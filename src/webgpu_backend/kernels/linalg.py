@@ -20,6 +20,7 @@ TRIPS = 50_000
 LONGEST = 64  # rows of a matrix whose eigenvalues a workgroup finds
 BLOCK = 64  # columns that one kernel factors; larger matrices go block by block, with matrix products between
 TILE = 32  # rows and columns of the rest that a workgroup of cholesky_panel has
+PANEL = 32  # columns of a panel of Householder's
 COLUMNS = 16  # of the rest, or of x, that a workgroup of the other kernels with rows in registers has
 TRIANGLE = 256  # rows of a triangle that a workgroup solves
 NUMBERED = 2048  # rows whose exchanges are found in workgroup memory
@@ -82,6 +83,10 @@ KERNELS = {
     ),
     "householder": Kernel(
         "linalg_householder.wgsl", True, (("a", "w"),), (("tau", "w", "E"),), ("m", "n", "count", "first", "last"),
+    ),
+    "householder_panel": Kernel(
+        "linalg_householder_panel.wgsl", False, (("a", "w"),), (("tau", "w", "E"), ("rows", "w", "E")),
+        ("m", "n", "count", "first"),
     ),
     "reflect": Kernel(
         "linalg_reflect.wgsl", False, (("a", "r"), ("x", "w")), (("tau", "r", "E"),),

@@ -10,6 +10,7 @@ from ..kernels.linalg import (
     COLUMNS,
     HELD,
     NUMBERED,
+    PANEL,
     TEAM,
     TILE,
     TRIANGLE,
@@ -294,6 +295,18 @@ def householder_(a, tau) -> None:
     k = min(m, n)
     if not batch * k:
         return
+    if caps().kind == "gpu":
+        rows = T.empty((batch, m, PANEL), a.dtype)
+        threads = 256 if m <= 256 else min(512, caps().workgroup_size)
+        for first in range(0, k, PANEL):
+            last = min(first + PANEL, k)
+            run_panel(
+                "householder_panel", (a,), (tau, rows), 1, (threads, PANEL, 1), m=m - first, n=last - first, count=k,
+                first=first,
+            )  # fmt: skip
+            if last < n:
+                reflect_block(a, tau, a[:, :, last:], first, last, adjoint=True)
+        return
     within_trips(m)
     team = team_size(max(m, n), caps())
 
@@ -304,10 +317,33 @@ def householder_(a, tau) -> None:
         run("householder", a.dtype, (a,), (tau,), max(m, n), m=m, n=n, count=k, first=first, last=last)
 
 
+def reflect_block(a, tau, x, first: int, last: int, adjoint: bool) -> None:
+    """x = H(first) .. H(last - 1) x as products: the reflectors' product is 1 - V T V^H, where T^-1 is triangular."""
+    v = a[:, first:, first:last].tril(-1)
+    fill(v.diagonal(dim1=-2, dim2=-1), 1)
+    rows, turned = x[:, first:], v.mH.resolve_conj()
+    factor = tau.reshape(a.shape[0], -1)[:, first:last]
+    inner = torch.bmm(turned, v).triu(1)
+    product = torch.bmm(turned, rows)
+    if adjoint:
+        factor = factor.conj().resolve_conj()
+        inner = (inner * factor.conj().unsqueeze(-2)).mH.resolve_conj()
+    else:
+        inner = inner * factor.unsqueeze(-1)
+    product = product * factor.unsqueeze(-1)
+    solve_triangular_(inner, product, upper=not adjoint, unit=True)
+    subtract_product(rows, v, product)
+
+
 def reflect_(a, tau, x, forwards: bool, conjugate: bool = False, conjugate_tau: bool = False) -> None:
     """x = H(1) .. H(k) x, or with `forwards` the reflectors in the order H(k) .. H(1), i.e. H(1) first."""
     m, k = a.shape[-2], tau.shape[-1]
     if not x.numel() or not k:
+        return
+    if caps().kind == "gpu" and (not x.is_complex() or (not conjugate and forwards == conjugate_tau)):
+        starts = range(0, k, PANEL)
+        for first in starts if forwards else reversed(starts):
+            reflect_block(a, tau, x, first, min(first + PANEL, k), adjoint=forwards)
         return
     within_trips(m)
     parts = ranges(k, lambda i: 2 * (m - i) + 2)
