@@ -338,8 +338,10 @@ class _Uninterrupted:
     process."""
 
     def __enter__(self):
-        self.main = threading.get_ident() == threading.main_thread().ident
-        if self.main:
+        # A handler that is not Python's (None) raises nothing, and could not be put back.
+        main = threading.get_ident() == threading.main_thread().ident
+        self.waits = main and signal.getsignal(signal.SIGINT) is not None
+        if self.waits:
             self.seen = None
             self.handler = signal.signal(signal.SIGINT, self.note)
 
@@ -347,7 +349,7 @@ class _Uninterrupted:
         self.seen = seen
 
     def __exit__(self, *_):
-        if self.main:
+        if self.waits:
             signal.signal(signal.SIGINT, self.handler)
             if self.seen and callable(self.handler):
                 self.handler(*self.seen)
