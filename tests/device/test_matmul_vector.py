@@ -81,6 +81,12 @@ def test_a_short_k_of_many_columns(dtype):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_long_k_of_few_columns(dtype):
+    for m in (1, 7):
+        check(F.linear, make(dtype, m, 4104), make(dtype, 42, 4104), make(dtype, 42), classes="8k")
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_offsets_and_strides(dtype):
     """Vectors of sixteen bytes need every row to start at one; what does not is read by fours or one by one."""
     x, w = make(dtype, 5, 136), make(dtype, 41, 136)

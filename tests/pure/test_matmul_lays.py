@@ -32,6 +32,13 @@ def test_what_decoding_takes():
     assert few.columns == many.columns // 2 and few.threads == many.threads
 
 
+def test_a_long_k_of_few_columns_takes_more_threads():
+    for rows in (1, 2, 4, 8):
+        shapes = (4096, 4096), (1024, 4096), (1024, 896)
+        many, few, short = (matmul_vector.lay("8", rows, n, k, BIG) for n, k in shapes)
+        assert few.columns == short.columns == 4 and few.threads == 2 * short.threads == 2 * many.threads
+
+
 def test_a_short_k_takes_more_columns():
     """Threads keep some pieces of k each, where that leaves enough workgroups."""
     for rows in (1, 2, 4, 8):

@@ -8,6 +8,7 @@ from .product import Product
 ROWS = 8  # most rows; above, tiles in workgroup memory are faster
 LEAST = 64  # of k
 SPLIT = (128, 8192)  # workgroups that fill the adapter, and the least share of k worth a second pass
+FEW = 256  # workgroups of narrow weights along k that leave the adapter room
 DEEP = (4, 512)  # pieces of k that a thread should have, where so many workgroups are left
 
 
@@ -54,15 +55,19 @@ def serves(q: Product, caps: Caps) -> bool:
 
 
 def lay(b_class: str, rows: int, n: int, k: int, caps: Caps) -> Lay:
-    """The table's row, as far as the adapter allows it: on half the columns where there would be few workgroups, on
-    more where k is short, since adding up costs a thread of two pieces what it costs one of twenty."""
+    """The table's row, as far as the adapter allows it: on half the columns where there would be few workgroups, and
+    with twice the threads where there still are and k is long; on more columns where k is short, since adding up costs
+    a thread of two pieces what it costs one of twenty."""
     found = next(x for most, x in LAYS[b_class].items() if rows <= most)
-    if found.along_n > 1 and found.columns > 4 and -(-n // found.columns) < SPLIT[0]:
+    few = FEW if b_class == "8" else SPLIT[0]
+    if found.along_n > 1 and found.columns > 4 and -(-n // found.columns) < few:
         found = found._replace(along_n=found.along_n // 2, teams=found.teams * 2)
     if b_class in UNITS:
         pieces, (least, groups) = k // UNITS[b_class], DEEP
         while found.teams > 1 and pieces < least * found.along_k * found.teams and n >= 2 * groups * found.columns:
             found = found._replace(along_n=found.along_n * 2, teams=found.teams // 2)
+        if b_class == "8" and n <= FEW * found.columns and pieces >= least * found.along_k * found.teams:
+            found = found._replace(teams=found.teams * 2)
     while found.threads > caps.workgroup_size or found.bytes(rows) > caps.workgroup_bytes:
         found = found._replace(teams=found.teams // 2)
     return found
