@@ -30,7 +30,8 @@ def register() -> None:
         composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
         guard = _guarded_composite if composite or entry.key != "PrivateUse1" else _guarded
         call = _resolved(entry.call) if entry.overload in _SEE_CONJ else entry.call
-        library.impl(overload, guard(overload, call) if entry.refuses else call, entry.key)
+        call = guard(overload, call) if entry.refuses else call
+        library.impl(overload, entry.quick(call) if entry.quick else call, entry.key)
     rest.fallback(fallback.boxed, "PrivateUse1")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     autocast.register(library)

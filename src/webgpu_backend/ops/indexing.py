@@ -58,11 +58,7 @@ def read(key: tuple, source: torch.Tensor, indices, layout, *args) -> torch.Tens
     out, block = T.make(meta)
     if plan is not None:
         blocks = T._blocks
-        first = blocks[source.data_ptr() >> 40]
-        if len(indices) == 1:
-            bound = (first, blocks[indices[0].data_ptr() >> 40], block)
-        else:
-            bound = (first, *[blocks[i.data_ptr() >> 40] for i in indices], block)
+        bound = (blocks[source.data_ptr() >> 40], *[blocks[i.data_ptr() >> 40] for i in indices], block)
         try:
             hot.record_guarded(plan.program, bound, plan.params, plan.grid)
         except BindingTooLarge:
@@ -92,7 +88,35 @@ def along(self: torch.Tensor, dim: int, index: torch.Tensor, op: str):
 # Keys are spelt out below: a call of `key_of` for each operand costs as much again as the look-up.
 
 
-@custom("gather")
+def _quick(op: str):
+    """The short way of operators that index one dimension with one tensor."""
+
+    def of(long):
+        plans, make = _PLANS, T.make
+
+        def call(self, dim, index, **rest):
+            found = plans.get((
+                op, dim, self.dtype, self.shape, self.stride(), self.storage_offset(),
+                index.dtype, index.shape, index.stride(), index.storage_offset(),
+            ))  # fmt: skip
+            if found is None or found[1] is None:
+                return long(self, dim, index, **rest)
+            meta, plan = found
+            out, block = make(meta)
+            blocks = T._blocks
+            bound = (blocks[self.data_ptr() >> 40], blocks[index.data_ptr() >> 40], block)
+            try:
+                hot.record_guarded(plan.program, bound, plan.params, plan.grid)
+            except BindingTooLarge:
+                return long(self, dim, index, **rest)
+            return out
+
+        return call
+
+    return of
+
+
+@custom("gather", quick=_quick("gather"))
 def gather(self, dim, index, *, sparse_grad=False):
     key = (
         "gather", dim, self.dtype, self.shape, self.stride(), self.storage_offset(),
@@ -110,7 +134,7 @@ def _gather(self, dim, index):
     return shape, strides, [one]
 
 
-@custom("index_select")
+@custom("index_select", quick=_quick("index_select"))
 def index_select(self, dim, index):
     key = (
         "index_select", dim, self.dtype, self.shape, self.stride(), self.storage_offset(),

@@ -39,6 +39,7 @@ class Custom:
     call: Callable
     key: str = "PrivateUse1"  # the dispatch key; AutogradPrivateUse1 for composites whose gradient is ours
     refuses: bool = True  # may raise Unsupported
+    quick: Callable[[Callable], Callable] | None = None
 
 
 POINTWISE: dict[str, Pointwise] = {}
@@ -105,19 +106,20 @@ def choose(*names: str, composite: bool = False):
     return register
 
 
-def custom(*overloads: str, key: str = "PrivateUse1", refuses: bool = True):
+def custom(*overloads: str, key: str = "PrivateUse1", refuses: bool = True, quick=None):
     """Registers a function as the kernel of aten overloads, spelt `mm` or `sum.dim_IntList`.
 
     At `key="AutogradPrivateUse1"` the function sees tensors that require grad: it is made of differentiable calls or
     an `autograd.Function`, and what it refuses goes to torch's composite kernel. One that never refuses is called by
-    torch itself.
+    torch itself. `quick(long)` gives what is called instead, a short way for calls that are planned: it hands others to
+    `long`.
     """
 
     def register(function: Callable) -> Callable:
         for overload in overloads:
             if (overload, key) in CUSTOM:
                 raise ValueError(f"{overload} is in the table already for {key}")
-            CUSTOM[overload, key] = Custom(overload, function, key, refuses)
+            CUSTOM[overload, key] = Custom(overload, function, key, refuses, quick)
         return function
 
     return register
