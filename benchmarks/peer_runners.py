@@ -144,6 +144,8 @@ def onnxruntime() -> dict:
 
     def session(model):
         alive.append(runtime.InferenceSession(model, options, providers=[provider]))
+        if provider not in alive[-1].get_providers():  # it takes the CPU instead, and says nothing
+            raise ImportError(f"onnxruntime found no adapter for its {provider}")
         return alive[-1]
 
     def on_device(array):
