@@ -320,7 +320,7 @@ def adapter_kind(request):
     """Plans made as for that class of adapter, whichever this is."""
     device = gpu()
     whole = device.caps
-    reductions = [o for o in gc.get_objects() if isinstance(o, Reduction)]
+    reductions = [o for o in gc.get_objects() if issubclass(type(o), Reduction)]  # a dead proxy has no class to ask
     device.caps = dataclasses.replace(whole, kind=request.param)
     for r in reductions:
         r.plans.clear()
