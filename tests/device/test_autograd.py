@@ -198,3 +198,53 @@ def test_gradients_reach_many_leaves_of_odd_sizes():
         return torch.autograd.grad(total, leaves)
 
     both(run)
+
+
+FORWARD = {
+    "batches": (torch.matmul, (2, 3, 4), (2, 4, 5)),
+    "broadcast batches": (torch.matmul, (2, 3, 4), (1, 4, 5)),
+    "matrices": (torch.matmul, (3, 4), (4, 5)),
+    "linear": (torch.nn.functional.linear, (2, 3, 4), (6, 4)),
+    "rms_norm": (lambda x: torch.nn.functional.rms_norm(x, (4,)), (3, 4)),
+    "instance_norm": (torch.nn.functional.instance_norm, (2, 3, 7)),
+    "renorm": (lambda x: torch.renorm(x, 2, 0, 1.0), (3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_tangents_are_carried_along(name):
+    """Forward mode: what replaces a composite of torch must not lose them."""
+    import torch.autograd.forward_ad as forward
+
+    f, *shapes = FORWARD[name]
+    torch.manual_seed(0)
+    values, directions = [torch.randn(s) for s in shapes], [torch.randn(s) for s in shapes]
+    found = []
+    for device in ("cpu", D):
+        with forward.dual_level():
+            duals = [forward.make_dual(v.to(device), d.to(device)) for v, d in zip(values, directions)]
+            value, tangent = forward.unpack_dual(f(*duals))
+            found.append((value.cpu(), tangent.cpu()))
+    for got, expected in zip(found[1], found[0]):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    weight = torch.randn(2, 3).to(D).requires_grad_()
+    torch.nn.functional.linear(torch.ones(1, 3, device=D), weight).sum().backward()  # as before, afterwards
+    assert torch.equal(weight.grad.cpu(), torch.ones(2, 3))
+
+
+def test_tangents_through_attention_and_recurrent_layers():
+    import torch.autograd.forward_ad as forward
+
+    torch.manual_seed(0)
+    layer, x, d = torch.nn.GRU(4, 5, batch_first=True), torch.randn(2, 3, 4), torch.randn(2, 3, 4)
+    q, dq = torch.randn(1, 2, 8, 8), torch.randn(1, 2, 8, 8)
+    found = []
+    for device in ("cpu", D):
+        layer.to(device)
+        with forward.dual_level(), torch.no_grad(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            dual = forward.make_dual(x.to(device), d.to(device))
+            heads = forward.make_dual(q.to(device), dq.to(device))
+            out = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+            found.append([forward.unpack_dual(y).tangent.cpu() for y in (layer(dual)[0], out)])
+    for got, expected in zip(found[1], found[0]):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)

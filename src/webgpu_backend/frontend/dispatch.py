@@ -2,9 +2,10 @@
 
 import re
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 
 import torch
+from torch.autograd import forward_ad
 
 from ..dtypes import Unsupported
 from ..ops import hot
@@ -42,12 +43,35 @@ def register() -> None:
     ):
         rest.fallback(_refused(kind), key)
     sparse.register(library)
+    _patch_forward_mode()
     # The DataLoader pins what it loads; memory that a driver has pinned is nothing WebGPU offers, a copy is.
     library.impl("_pin_memory", lambda self, device=None: self.clone(), "CPU")
     # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
     for key in ("Conjugate", "Negative"):
         for name in ("_copy_from", "_copy_from_and_resize"):
             library.impl(name, torch.library.fallthrough_kernel, key)
+
+
+def _patch_forward_mode() -> None:
+    """While tangents are carried along, linear is torch's composite: its own formula has none."""
+    enter, leave = forward_ad.enter_dual_level, forward_ad.exit_dual_level
+    registered: list[torch.library.Library] = []
+
+    @wraps(enter)
+    def enter_dual_level():
+        level = enter()
+        if not registered:
+            registered.append(torch.library.Library("aten", "IMPL"))
+            registered[0].impl("linear", aten.linear.default.decompose, "AutogradPrivateUse1")
+        return level
+
+    @wraps(leave)
+    def exit_dual_level(*, level=None):
+        leave(level=level)
+        if forward_ad._current_level < 0:
+            registered.pop()._destroy()
+
+    forward_ad.enter_dual_level, forward_ad.exit_dual_level = enter_dual_level, exit_dual_level
 
 
 def _refused(kind: str):
@@ -113,6 +137,8 @@ def _guarded_composite(overload, call):
 
     def kernel(*args, **kwargs):
         try:
+            if composite and forward_ad._current_level >= 0:
+                raise Unsupported("webgpu: tangents go through what torch knows")
             if composite and args and args[0].__class__ not in _PLAIN and _traced(args[0]):
                 if traced is not None and compiled.tracing:
                     return traced(*args, **kwargs)
