@@ -36,7 +36,7 @@ class Step:
 
     @property
     def scalars(self) -> bytes:
-        return self.params[self.params.length :]
+        return self.params[self.recipe.length :]
 
 
 def fuse(steps: list[Step], passing: set, caps: Caps) -> list[Step]:

@@ -65,18 +65,21 @@ class Recipe(NamedTuple):
     inputs: tuple[View | None, ...]
     output: View
     owned: bool
+    length: int  # of the parameters before the scalars
 
 
 class Described(bytes):
-    """The parameters of a plain elementwise dispatch, which say what it computes; after `length` come the scalars."""
+    """The parameters of a plain elementwise dispatch, which say what it computes; scalars may follow them."""
 
-    def __new__(cls, data: bytes, recipe: Recipe, length: int):
-        self = super().__new__(cls, data)
-        self.recipe, self.length = recipe, length
-        return self
+    recipe: Recipe
 
     def __add__(self, scalars: bytes) -> "Described":
-        return Described(bytes.__add__(self, scalars), self.recipe, self.length)
+        longer = _described(Described, bytes.__add__(self, scalars))
+        longer.recipe = self.recipe
+        return longer
+
+
+_described = bytes.__new__
 
 
 def plan(
@@ -164,9 +167,10 @@ def plan(
         turned = pack(f"<{len(words)}I", n, groups[0] * groups[1] - 1, *words[2:])
     bound = tuple(i for i in tensor_inputs if aliases[i] is None) + tuple(len(inputs) + k for k in range(len(outputs)))
     if len(outputs) == 1 and not any(a is not None for a in aliases):
-        recipe = Recipe(spec, compute, tuple(inputs), outputs[0], owned[0])
-        params = Described(params, recipe, len(params))
-        turned = turned and Described(turned, recipe, len(turned))
+        params, turned = Described(params), turned and Described(turned)
+        params.recipe = Recipe(spec, compute, tuple(inputs), outputs[0], owned[0], len(params))
+        if turned:
+            turned.recipe = params.recipe
     return Kernel(program, params, turned, groups, bound, packers)
 
 

@@ -134,10 +134,14 @@ def _dropout(dtype_name: str, caps: Caps) -> Program:
     return _finish(f"dropout_{dtype.short}", ["p: f32", "scale: f32", "a_o: u32"], bindings, lines, caps)
 
 
+_STREAM = [f"{name}: u32" for name in ("n", "o", "key_x", "key_y", "at_x", "at_y")]
+
+
 def _finish(name: str, fields: list[str], bindings: list[tuple], lines: list[str], caps: Caps) -> Program:
+    fields = _STREAM + fields
     source = render(
         "random.wgsl", caps, fields=fields, bindings=bindings, main=lines, workgroup=WORKGROUP[caps.kind],
         groups=GROUPS[caps.kind],
     )  # fmt: skip
     access = "".join("r" if a == "read" else "w" for _, a, _ in bindings)
-    return Program(name, source, access, 24 + 4 * len(fields))
+    return Program(name, source, access, 4 * len(fields))

@@ -158,8 +158,7 @@ class Elementwise:
         if call.packers:
             values = [x.item() if isinstance(x, _Tensor) else x for x in inputs if _is_scalar(x)]
             values.extend(scalars)
-            for pack, value in zip(call.packers, values):
-                params += pack(value)
+            params += b"".join([pack(value) for pack, value in zip(call.packers, values)])
         everything = inputs + outs
         blocks = T._blocks
         bound = tuple([blocks[everything[i].data_ptr() >> 40] for i in call.bindings])

@@ -158,8 +158,8 @@ def call_of(run):
             planned = run.plan(key, inputs)
         params = planned.params
         if planned.packers:
-            for pack, value in zip(planned.packers, [*values, *scalars] if values else scalars):
-                params += pack(value)
+            numbers = [*values, *scalars] if values else scalars
+            params += b"".join([pack(value) for pack, value in zip(planned.packers, numbers)])
         outs = []
         for meta in planned.metas:
             out, block = make(meta)

@@ -88,12 +88,7 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
             }
             workgroupBarrier();
         }
-        if (t == 0u) {
-            finished = u32(atomicExchange(&moved, 0u) == 0u);
-        }
-        if (workgroupUniformLoad(&finished) != 0u) {
-            break;
-        }
+{% include "linalg_settled.wgsl" %}
     }
     for (var e = t; e < p.n * p.n; e += TEAM) {
         v[p.v_o + b * p.v_b + e / p.n * p.v_r + e % p.n * p.v_c] = basis[e / p.n * {{ pitch }}u + e % p.n];

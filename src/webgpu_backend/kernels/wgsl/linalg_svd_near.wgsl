@@ -74,12 +74,7 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
             }
             workgroupBarrier();
         }
-        if (t == 0u) {
-            finished = u32(atomicExchange(&moved, 0u) == 0u);
-        }
-        if (workgroupUniformLoad(&finished) != 0u) {
-            break;
-        }
+{% include "linalg_settled.wgsl" %}
     }
     for (var e = t; e < p.n * p.n; e += TEAM) {
         let i = e / p.n;

@@ -1,17 +1,4 @@
-struct P {
-    n: u32,
-    o: u32,
-    key_x: u32,
-    key_y: u32,
-    at_x: u32,
-    at_y: u32,
-{% for field in fields %}
-    {{ field }},
-{% endfor %}
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
+{% include "interface.wgsl" %}
 
 @compute @workgroup_size({{ workgroup }})
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
