@@ -17,8 +17,8 @@ import torch
 import webgpu_backend  # noqa: F401
 from webgpu_backend.kernels import tiles
 from webgpu_backend.kernels.tiles import Tile, Tuning
-from webgpu_backend.launch import caps
-from webgpu_backend.ops import product as ops
+from webgpu_backend.plan import cache, caps
+from webgpu_backend.runtime.gpu import gpu
 
 CANDIDATES = (
     Tile(128, 256, 16, 8, 16, twist=1),
@@ -76,7 +76,19 @@ def product(m: int, n: int, k: int, dtype: torch.dtype):
 
 def using(table: Tuning) -> None:
     tiles.use(table)
-    ops.plans.clear()
+    cache.clear()
+
+
+def kernels(f) -> list[str]:
+    """Names of the programs that a call runs."""
+    queue = gpu().queue
+    with queue.lock:
+        queue.recording = recorded = []
+        try:
+            f()
+        finally:
+            queue.recording = None
+    return [dispatch.step.program.name for dispatch in recorded]
 
 
 def only(tile: Tile, half: bool) -> Tuning:
@@ -143,8 +155,7 @@ def check(table: Tuning) -> None:
             f = product(*shape, dtype)
             using(table)
             chosen = seconds(f, 0.005)
-            call = list(ops.plans.values())[-1]
-            label = " + ".join(program.name for program, *_ in call.steps)
+            label = " + ".join(kernels(f))
             best = (chosen, "chosen")
             for tile in getattr(table, name):
                 using(replace(table, **{name: (tile,)}))

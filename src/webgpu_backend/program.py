@@ -1,5 +1,6 @@
-"""The records every layer shares: what an adapter can do, a program, and one dispatch of it."""
+"""The records every layer shares: what an adapter can do, a program, one dispatch of it, and plans of several."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,7 +29,8 @@ class Caps:
 class Program:
     """One compute shader. `wgsl` declares `struct P` and reads `p`; the runtime adds where `p` lives.
 
-    `access` has a letter per binding: r for `var<storage, read>`, w for `read_write`. `trusted` text proves its own
+    `access` has a letter per binding: r for `var<storage, read>`, w for `read_write`. A `guarded` program reports bad
+    indices: the words it reports them in are one more binding, which the runtime adds. `trusted` text proves its own
     bounds and is compiled without the driver's checks.
     """
 
@@ -38,6 +40,7 @@ class Program:
     param_bytes: int
     trusted: bool = True
     entry: str = "main"
+    guarded: bool = False
 
 
 class Window(NamedTuple):
@@ -48,10 +51,63 @@ class Window(NamedTuple):
     size: int
 
 
-class Dispatch(NamedTuple):
-    """One kernel launch: the only thing that eager mode encodes, and that a recording keeps."""
+class Step:
+    """One dispatch: a program, its parameters and its grid. `bindings` are the places of its buffers among those of
+    its plan; a part of one is (place, offset, bytes).
 
-    program: Program
-    buffers: tuple[Any, ...]
-    params: bytes
-    grid: tuple[int, int, int]
+    `draw` is the byte of the parameters from which a random stream's place stands (sixteen bytes, filled in at each
+    run), `turned` the parameters that walk memory backwards where that is worth it, `meaning` what an elementwise step
+    computes, enough to plan it again as part of another, or how many rows of lists a step has.
+    """
+
+    __slots__ = ("program", "params", "grid", "bindings", "draw", "turned", "meaning")
+
+    def __init__(
+        self,
+        program: Program,
+        params: bytes,
+        grid: tuple[int, int, int],
+        bindings: tuple = (),
+        draw: int | None = None,
+        turned: bytes | None = None,
+        meaning: Any = None,
+    ):
+        self.program = program
+        self.params = params
+        self.grid = grid
+        self.bindings = bindings
+        self.draw = draw
+        self.turned = turned
+        self.meaning = meaning
+
+    def followed(self, tail: bytes) -> "Step":
+        """The step with more parameters behind its own."""
+        return Step(self.program, self.params + tail, self.grid, self.bindings, self.draw, self.turned, self.meaning)
+
+
+class Plan:
+    """What a call does, by metadata alone: steps over numbered buffers. First come those of the arguments, then those
+    of the outputs, then what is needed in between.
+
+    A kernel's planner gives `steps` and `scratch` (bytes of each buffer in between); the rest is known of a whole
+    operator's plan: what to make, what is returned, which numbers and random draws each call brings along.
+    """
+
+    __slots__ = (
+        "steps", "scratch", "outputs", "results", "packers", "packed", "draws", "written", "ends", "whole", "simple",
+        "picks",
+    )  # fmt: skip
+
+    def __init__(self, steps: tuple[Step, ...], scratch: tuple = ()):
+        self.steps = steps
+        self.scratch = scratch
+        self.outputs: tuple = ()  # descriptions of the tensors to make
+        self.results: Any = ()
+        self.packers: tuple[Callable[[object], bytes], ...] = ()  # of numbers that follow the parameters
+        self.packed: dict = {}  # the parameters by the number seen, of a call that takes one
+        self.draws: Any = None
+        self.written: tuple[int, ...] = ()  # arguments whose memory changes
+        self.ends: tuple[int, ...] = ()  # bytes of the storages that these had
+        self.whole = True  # its arguments fit one binding each
+        self.simple: Step | None = None  # the one step, from the arguments to one output
+        self.picks: tuple = ()

@@ -7,7 +7,6 @@ name of torch that this rests on is in this file or in `frontend/device.py`.
 
 import ctypes
 from array import array
-from contextlib import contextmanager
 
 import torch
 
@@ -19,9 +18,9 @@ from .runtime.errors import OutOfMemory
 from .runtime.gpu import gpu
 
 NAME = "webgpu"
-DEVICE: torch.device  # set by frontend.device
+DEVICE: torch.device = None  # type: ignore[assignment]  # set by frontend.device
 
-_UID_BITS = 40  # data_ptr() >> 40 is the block's uid; the rest is the byte offset within the storage
+UID_BITS = 40  # data_ptr() >> 40 is the block's uid; the rest is the byte offset within the storage
 _DL_CODES = {
     torch.float32: (2, 32), torch.float64: (2, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16),
     torch.bool: (6, 8), torch.uint8: (1, 8), torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32),
@@ -39,7 +38,7 @@ _CAPSULE_NAME = ctypes.c_char_p(b"dltensor")
 _NULL = ctypes.c_void_p(None)
 _NAME_ADDRESS = ctypes.cast(_CAPSULE_NAME, ctypes.c_void_p).value
 _NAME_OFFSET = object.__basicsize__ + 8  # in a capsule object: the pointer, then its name
-_reinterpret = torch._C._dynamo.guards._reinterpret_tensor
+reinterpret = torch._C._dynamo.guards._reinterpret_tensor  # (tensor, sizes, strides, elements further on), unchecked
 Guards = torch._C._dynamo.guards.TensorGuards  # dtypes, sizes and strides of many tensors, compared at once
 _cpu_as_strided = torch.ops.aten.as_strided.default._op_dk
 _CPU = torch._C.DispatchKey.CPU
@@ -92,7 +91,7 @@ def _describe(block: Block) -> None:
         block.name = (ctypes.c_uint64 * 1).from_address(id(block.capsule) + _NAME_OFFSET)
         if block.name[0] != _NAME_ADDRESS:
             raise RuntimeError("webgpu: this build of Python keeps a capsule's name in an unknown place") from None
-    block.words[0] = block.uid << _UID_BITS
+    block.words[0] = block.uid << UID_BITS
 
 
 def make(meta: Meta) -> tuple[torch.Tensor, Block]:
@@ -130,8 +129,13 @@ def new(meta: Meta) -> torch.Tensor:
     return make(meta)[0]
 
 
+class Unplannable(BaseException):
+    """A function that is being planned asked for something that only a real tensor has. Not an Exception: no handler
+    of an operator is meant by it."""
+
+
 def _connect(nbytes: int, size: int) -> Block:
-    """Binds the hot path to the device's pool, at first use."""
+    """Binds `make` to the device's pool, at first use."""
     global _take, _blocks
     pool = gpu().pool
     _take, _blocks = pool.take, pool.blocks
@@ -145,31 +149,25 @@ class _Unconnected:
         return gpu().pool.blocks[uid]
 
 
-_take, _blocks = _connect, _Unconnected()
+UNCONNECTED = _Unconnected()
+_take, _blocks = _connect, UNCONNECTED
 
 
-@contextmanager
-def watched(seen):
-    """Calls `seen` with every block that is taken meanwhile."""
-    global _take
-    take = _take
+def taker():
+    """What gives `make` its blocks."""
+    return gpu().pool.take if _take is _connect else _take
 
-    def logged(nbytes: int, size: int) -> Block:
-        block = take(nbytes, size)
-        seen(block)
-        return block
 
-    _take = logged
-    try:
-        yield
-    finally:
-        _take = take
+def set_taker(take) -> None:
+    """Blocks come from `take(nbytes, size)` from now on: a plan in the making has some without memory."""
+    global _take, _blocks
+    _take, _blocks = take, gpu().pool.blocks
 
 
 def disconnect() -> None:
     """Forgets the pool (a forked child must ask for the device again, and be refused)."""
     global _take, _blocks
-    _take, _blocks = _connect, _Unconnected()
+    _take, _blocks = _connect, UNCONNECTED
 
 
 def out_of_memory(nbytes: int, error: Exception) -> torch.OutOfMemoryError:
@@ -204,7 +202,7 @@ def empty(sizes, dtype: torch.dtype, strides=None) -> torch.Tensor:
 
 def block_of(tensor: torch.Tensor) -> Block:
     """The block under a tensor that has elements."""
-    return _blocks[tensor.data_ptr() >> _UID_BITS]
+    return _blocks[tensor.data_ptr() >> UID_BITS]
 
 
 def dtype_of(tensor: torch.Tensor) -> dtypes.DType:
@@ -256,12 +254,12 @@ def as_strided(tensor: torch.Tensor, size, stride, storage_offset=None) -> torch
     if _inference() and not tensor.is_inference():
         # Made by torch itself: a view of an ordinary tensor is an ordinary tensor, also in inference mode.
         return _cpu_as_strided(_CPU, tensor, size, stride, offset)
-    return _reinterpret(tensor, size, stride, offset - own)
+    return reinterpret(tensor, size, stride, offset - own)
 
 
 def element(tensor: torch.Tensor, k: int) -> torch.Tensor:
     """One element of a fresh, contiguous tensor, without a dimension."""
-    return _reinterpret(tensor, (), (), k)
+    return reinterpret(tensor, (), (), k)
 
 
 def _check_view(tensor: torch.Tensor, size, stride, offset: int) -> None:
@@ -283,6 +281,60 @@ def _check_view(tensor: torch.Tensor, size, stride, offset: int) -> None:
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {item} "
             f"requiring a storage size of {need} are out of bounds for storage of size {have}"
         )
+
+
+def generation() -> int:
+    """Moves when a data pointer may stand for another block than before."""
+    return gpu().pool.generation
+
+
+# -- copies between the host and the device
+
+
+def _real(block: Block) -> Block:
+    if block.handle is None:
+        raise Unplannable("the values of a tensor")
+    return block
+
+
+def read(tensor: torch.Tensor, address: int) -> None:
+    """A dense tensor, which starts at a multiple of four bytes, to host memory, after all recorded work."""
+    item = tensor.element_size()
+    start, nbytes = tensor.storage_offset() * item, tensor.numel() * item
+    gpu().queue.read(_real(block_of(tensor)), start, address, nbytes)
+
+
+def write(tensor: torch.Tensor, address: int, start: int, nbytes: int) -> None:
+    """Host memory to the bytes of a tensor's block from `start` on, multiples of four, in order with recorded work."""
+    gpu().queue.write(_real(block_of(tensor)), start, address, nbytes)
+
+
+def resize(storage: torch.UntypedStorage, nbytes: int) -> None:
+    """Gives a storage a block of another size, with the bytes that fit."""
+    lease = storage._lease
+    keep = (min(lease.block.nbytes, nbytes) + 3) & ~3
+    device = gpu()
+    try:
+        old = device.pool.swap(_leased(lease), nbytes)
+    except OutOfMemory as error:
+        raise out_of_memory(nbytes, error) from None
+    if old is not lease.block and keep:
+        device.queue.copy(old, 0, lease.block, 0, min(keep, old.size, lease.block.size))
+
+
+def _leased(lease: Lease) -> Lease:
+    _real(lease.block)
+    return lease
+
+
+# -- devices
+
+
+def two_devices(op: str, device="cpu") -> RuntimeError:
+    """The error for operands that are not all here."""
+    return RuntimeError(
+        f"Expected all tensors to be on the same device, but found at least two devices, {DEVICE} and {device}! ({op})"
+    )
 
 
 def is_ours(x) -> bool:

@@ -1,36 +1,9 @@
 """What the tests of one family share: comparing with the CPU, and running the other adapter class's kernels."""
 
-import dataclasses
-
-import pytest
 import torch
-
-from webgpu_backend.ops.remember import forget_all
-from webgpu_backend.runtime.gpu import gpu
+from _adapter import adapter_class, adapter_of  # noqa: F401
 
 TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float32: 1e-4, torch.complex64: 1e-4}
-
-
-@pytest.fixture(params=["own", "gpu"])
-def adapter_class(request, monkeypatch):
-    """The adapter's own kernels, then those that a big GPU gets."""
-    forget_all()
-    if request.param == "gpu":
-        monkeypatch.setattr(gpu(), "caps", dataclasses.replace(gpu().caps, kind="gpu"))
-    yield request.param
-    forget_all()
-
-
-@pytest.fixture
-def adapter_of(monkeypatch):
-    """A function that changes what kernels may rely on, for the rest of a test."""
-
-    def change(**changes):
-        forget_all()
-        monkeypatch.setattr(gpu(), "caps", dataclasses.replace(gpu().caps, **changes))
-
-    yield change
-    forget_all()
 
 
 def close(ours, reference, tolerance=None):

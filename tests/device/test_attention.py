@@ -1,17 +1,16 @@
 """scaled_dot_product_attention against CPU torch: masks, causal, shared heads, dtypes, gradients."""
 
-from dataclasses import replace
-
 import pytest
 import torch
+from _adapter import adapter_of  # noqa: F401
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import webgpu_backend
 from webgpu_backend.kernels import attention as kernels
 from webgpu_backend.kernels import attention_half as half
-from webgpu_backend.launch import caps
 from webgpu_backend.ops import attention
+from webgpu_backend.plan import cache, caps
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
 
@@ -22,11 +21,11 @@ def path(request, monkeypatch):
     for mode in kernels.TILES:  # the smallest tile: software drivers take seconds over the text of the largest
         monkeypatch.setitem(kernels.TILES, mode, kernels.TILES[mode][-1:])
     monkeypatch.setattr(kernels, "SOFTWARE", kernels.TILES["keys"][-1])
-    attention.forget()
+    cache.clear()
     limit = 0 if request.param == "fused" else 1 << 40
     monkeypatch.setattr(attention, "SMALL_SCORES", {"gpu": limit, "cpu": limit})
     yield request.param
-    attention.forget()
+    cache.clear()
 
 
 def check(q_shape, k_shape, v_shape=None, dtype=torch.float32, mask=None, change=lambda x: x, grad=True, **options):
@@ -175,19 +174,15 @@ def test_everything_dropped(path):
 
 
 @pytest.fixture
-def halves(monkeypatch):
+def halves(monkeypatch, adapter_of):  # noqa: F811
     """Sums in f16, with a tile that every adapter's workgroup memory has room for."""
     if not caps().f16:
         pytest.skip("the adapter has no f16")
-    found = replace(caps(), kind="gpu")
-    monkeypatch.setattr(attention, "caps", lambda: found)
+    adapter_of(kind="gpu")
     for mode in half.TILES:
         monkeypatch.setitem(half.TILES, mode, {32: kernels.Tile(32, 32 if mode == "keys" else 64, 4, 8, 32)})
     monkeypatch.setattr(half, "SCORES", 0)
     monkeypatch.setattr(half, "ENOUGH", 0)
-    attention.forget()
-    yield
-    attention.forget()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -246,18 +241,16 @@ def test_sums_in_f16_with_masks_and_odd_sizes(halves):
 
 @pytest.mark.skipif(not caps().f32_atomic, reason="the adapter cannot add to f32 atomically")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-def test_one_kernel_finds_all_gradients(dtype, monkeypatch):
+def test_one_kernel_finds_all_gradients(dtype, monkeypatch, adapter_of):  # noqa: F811
     """Unless the order of sums has to be the same each time."""
     if dtype == torch.float16 and not caps().f16:
         pytest.skip("the adapter has no f16")
-    found = replace(caps(), kind="gpu")
-    monkeypatch.setattr(attention, "caps", lambda: found)
+    adapter_of(kind="gpu")
     monkeypatch.setitem(kernels.TILES, "all", (kernels.Tile(64, 64, 4, 8, 32),))
     for mode in half.TILES:
         monkeypatch.setitem(half.TILES, mode, {32: kernels.Tile(32, 32, 4, 8, 32)})
     monkeypatch.setattr(half, "SCORES", 0)
     monkeypatch.setattr(half, "ENOUGH", 0)
-    attention.forget()
 
     def names(*shapes, **options):
         with torch.webgpu.profiler.profile() as profile:
@@ -273,7 +266,6 @@ def test_one_kernel_finds_all_gradients(dtype, monkeypatch):
         assert names(*shapes) == {"keys", "queries"}
     finally:
         torch.use_deterministic_algorithms(False)
-        attention.forget()
 
 
 def test_large_head_and_inference(path):
@@ -297,13 +289,10 @@ def test_double_backward(path):
 
 
 @pytest.mark.parametrize("kind", ["gpu", "cpu"])
-def test_largest_tiles(kind, monkeypatch):
-    found = replace(caps(), kind=kind)
-    monkeypatch.setattr(attention, "caps", lambda: found)
+def test_largest_tiles(kind, monkeypatch, adapter_of):  # noqa: F811
+    adapter_of(kind=kind)
     monkeypatch.setattr(attention, "SMALL_SCORES", {"gpu": 0, "cpu": 0})
-    attention.forget()
     check((1, 2, 70, 16), (1, 2, 90, 16), mask=torch.randn(70, 90), grad=kind == "gpu")
-    attention.forget()
 
 
 def test_memory_is_linear_and_dispatches_few(monkeypatch):

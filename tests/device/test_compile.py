@@ -1,4 +1,4 @@
-"""torch.compile: graphs captured on device tensors, run by the eager kernels or replayed from their first call."""
+"""torch.compile: graphs captured on device tensors, run by the eager kernels or from a plan."""
 
 import copy
 
@@ -9,8 +9,8 @@ from torch import nn
 import webgpu_backend
 from webgpu_backend.frontend import compiled as compiled_backend
 from webgpu_backend.ops import attention
-from webgpu_backend.ops.remember import remembered
 from webgpu_backend.ops.table import POINTWISE
+from webgpu_backend.plan.graphs import planned_graph
 
 D = "webgpu"
 
@@ -138,7 +138,7 @@ def test_export():
     torch.testing.assert_close(program.module()(x).cpu(), net(x).cpu())
 
 
-# -- the device's own backend: later calls record the dispatches of the first
+# -- the device's own backend: calls run from a plan
 
 
 def counted(f):
@@ -484,7 +484,7 @@ def test_every_elementwise_operator_between_two_others(arity):
             continue  # not for float32
         if not isinstance(expected, torch.Tensor):
             continue
-        run = remembered(f, graph=True)
+        run = planned_graph(f)
         run(*inputs)
         steps = counted(lambda: f(*inputs))[0]
         saved = steps - counted(lambda run=run: run(*inputs))[0]
@@ -506,6 +506,15 @@ def test_names_of_entries_do_not_meet():
         torch.randn(2, 4, 3, 5).to(D),
         exact=False,
     )
+
+
+def test_conjugated_and_negated_inputs():
+    z = torch.randn(5, dtype=torch.complex64)
+    f = lambda x: x * 2 + 1  # noqa: E731
+    compiled = torch.compile(f)
+    for _ in range(3):
+        for view in (lambda x: x, torch.conj, lambda x: x.imag, lambda x: x.conj().imag):
+            torch.testing.assert_close(compiled(view(z.to(D))).cpu(), f(view(z)))
 
 
 def test_integers_stay_as_they_are():
@@ -535,13 +544,16 @@ def test_a_fused_training_step():
 
 def test_sizes_that_never_come_again_are_not_planned():
     compiled = torch.compile(lambda x: x.exp() * 2 + 1, dynamic=True)
+    counts = []
     with torch.no_grad():
         for n in range(2, 40):
-            x = torch.rand(n)
-            torch.testing.assert_close(compiled(x.to(D)).cpu(), x.exp() * 2 + 1)
+            x, found = torch.rand(n), []
+            moved = x.to(D)
+            counts.append(counted(lambda moved=moved, found=found: found.append(compiled(moved)))[0])
+            torch.testing.assert_close(found[0].cpu(), x.exp() * 2 + 1)
         x = torch.rand(39, device=D)
-        first, second = counted(lambda: compiled(x))[0], counted(lambda: compiled(x))[0]
-    assert (first, second) == (3, 1)
+        again = [counted(lambda: compiled(x))[0] for _ in range(2)]
+    assert counts[-20:] == [3] * 20 and again == [1, 1]
 
 
 class Images(nn.Module):

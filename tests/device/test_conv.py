@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from _adapter import adapter_of, kernels_of  # noqa: F401
 from torch.nn import functional as F
 
 from webgpu_backend.kernels import conv as conv_kernels
 from webgpu_backend.kernels import conv_few as few_kernels
 from webgpu_backend.kernels import tiles
-from webgpu_backend.launch import caps
-from webgpu_backend.ops import conv, conv_few, conv_tables, winograd
-from webgpu_backend.ops import product as ops
+from webgpu_backend.ops import winograd
 
 TOLERANCE = {torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
 # function, input, weight, options
@@ -72,24 +71,12 @@ CASES = {
 
 
 @pytest.fixture
-def big_gpu(monkeypatch):
-    found = replace(caps(), kind="gpu")
+def big_gpu(monkeypatch, adapter_of):  # noqa: F811
+    adapter_of(kind="gpu")
     monkeypatch.setattr(winograd, "FEWEST", 1)
     monkeypatch.setattr(winograd, "TILES", 1)
-    for module in (ops, conv, conv_few, conv_tables, winograd):
-        monkeypatch.setattr(module, "caps", lambda: found)
     monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))
     monkeypatch.setattr(conv_kernels, "ROWS", (conv_kernels.Row(tiles.Tile(32, 32, 8, 4, 4), 1, 1, 1, 1, 0),))
-    forget()
-    yield
-    forget()
-
-
-def forget():
-    ops.plans.clear()
-    conv_tables.clear()
-    conv.convolution.forget()
-    conv.convolution_backward.forget()
 
 
 def run(case, dtype, bias=True, change=lambda x: x, times=1):
@@ -127,8 +114,8 @@ def test_big_gpu_kernels(case, big_gpu):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("case", ["2d_tiles", "2d_tiles_odd", "t2d_tiles"])
 def test_big_gpu_tiles(case, dtype, big_gpu):
-    run(case, dtype, times=3)
-    assert any(key[0] == "winograd" for key in ops.plans)
+    kernels = kernels_of(lambda: run(case, dtype, times=3))
+    assert any(name.startswith("winograd") for name in kernels)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
@@ -139,21 +126,25 @@ def test_big_gpu_tiles_keep_infinities_in_their_places(dtype, big_gpu):
     x, w = x.to(dtype), (w * 0.1).to(dtype)
     w[5, 1, 1, 2 if dtype == torch.float32 else 1] = -math.inf  # the CPU's other kernels multiply the padding, too
     results = []
-    for device in ("cpu", "webgpu"):
+
+    def both_passes(device):
         leaf = x.to(device).requires_grad_()
         y = F.conv2d(leaf, w.to(device), padding=1)
         dy = torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype)
         dy[0, 2, 3, 3], dy[1, 4, 7, 2] = math.inf, math.nan
         results.append((y.detach(), *torch.autograd.grad(y, leaf, dy.to(device))))
-    assert any(key[0] == "winograd" for key in ops.plans)
+
+    both_passes("cpu")
+    kernels = kernels_of(lambda: both_passes("webgpu"))
+    assert any(name.startswith("winograd") for name in kernels)
     for wanted, got in zip(*results):
         torch.testing.assert_close(got.cpu(), wanted, rtol=1e-2, atol=1e-2, equal_nan=True)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "few" in c])
 def test_big_gpu_few_outputs(case, big_gpu):
-    run(case, torch.float32, times=3)
-    assert any(key[0] == "few" for key in conv_tables._calls)
+    kernels = kernels_of(lambda: run(case, torch.float32, times=3))
+    assert any(name.startswith("conv_few_weight") for name in kernels)
 
 
 @pytest.mark.parametrize("pixels", [2, 4, 8])
@@ -187,9 +178,10 @@ def test_big_gpu_sums_are_split(dtype, big_gpu):
     """Few outputs of long sums: the parts are added up by a second kernel, with the bias."""
     x, w, b = torch.randn(3, 600, 3, 3) / 8, torch.randn(11, 600, 1, 1) / 8, torch.randn(11)
     x, w, b = (t.to(dtype) for t in (x, w, b))
-    got = F.conv2d(x.to("webgpu"), w.to("webgpu"), b.to("webgpu"))
-    assert any(c.part for c in conv_tables._calls.values())
-    torch.testing.assert_close(got.cpu(), F.conv2d(x, w, b), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    moved, made = [t.to("webgpu") for t in (x, w, b)], []
+    kernels = kernels_of(lambda: made.append(F.conv2d(*moved)))
+    assert len(kernels) == 2 and kernels[1].startswith("conv_finish") and kernels[1].endswith("_bias")
+    torch.testing.assert_close(made[0].cpu(), F.conv2d(x, w, b), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import webgpu_backend
-from webgpu_backend.launch import launch
-from webgpu_backend.program import Program
+from webgpu_backend.plan import launch
+from webgpu_backend.program import Program, Step
 from webgpu_backend.runtime.errors import DeviceError
 from webgpu_backend.runtime.gpu import gpu
 
@@ -70,14 +70,14 @@ def test_overlapping_inplace_reads_before_it_writes():
 def test_bad_wgsl_names_the_line():
     text = HEAD + "fn main() {\n  o[0] = 1u;\n}\n"
     with pytest.raises(DeviceError, match=r"bad_store[\s\S]*>    4 \|   o\[0\] = 1u;"):
-        launch(Program("bad_store", text, "w", 0), (ours(),), b"", (1, 1, 1))
+        launch(Step(Program("bad_store", text, "w", 0), b"", (1, 1, 1)), ours())
     alive()
 
 
 def test_refused_batch_raises_and_the_next_one_runs():
     text = HEAD + "fn main() { o[0] = 1.0; }\n"
     with pytest.raises(DeviceError, match="70000"):
-        launch(Program("too_many_groups", text, "w", 0), (ours(),), b"", (70000, 1, 1))  # a GPU submits it at once
+        launch(Step(Program("too_many_groups", text, "w", 0), b"", (70000, 1, 1)), ours())  # a GPU submits it at once
         torch.webgpu.synchronize()
     alive()
 

@@ -1,14 +1,12 @@
 """Lists of tensors, several to a dispatch: against one at a time on the CPU."""
 
-from dataclasses import replace
-
 import pytest
 import torch
+from _adapter import adapter_of  # noqa: F401
 
 import webgpu_backend
-from webgpu_backend.launch import caps
-from webgpu_backend.ops import list_norm
 from webgpu_backend.ops.lists import Lists
+from webgpu_backend.plan import caps
 
 D = "webgpu"
 SHAPES = [(3, 5), (4,), (), (1,), (64, 9), (1025,), (7, 4), (2, 2, 2)] * 3
@@ -201,11 +199,8 @@ def test_held_lists_are_not_looked_at_again(monkeypatch):
 
 
 @pytest.fixture
-def big_gpu(monkeypatch):
-    monkeypatch.setattr(list_norm, "caps", lambda: replace(caps(), kind="gpu"))
-    list_norm._plans.clear()
-    yield
-    list_norm._plans.clear()
+def big_gpu(adapter_of):  # noqa: F811
+    adapter_of(kind="gpu")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

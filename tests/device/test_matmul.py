@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from _adapter import adapter_of, kernels_of  # noqa: F401
 
 from webgpu_backend import stats
 from webgpu_backend.kernels import tiles
-from webgpu_backend.launch import caps
-from webgpu_backend.ops import product as ops
+from webgpu_backend.plan import cache, caps
 
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 TOLERANCE = {torch.float32: 1e-4, torch.complex64: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
@@ -16,18 +16,13 @@ SHAPES = [(1, 1, 1), (3, 5, 7), (33, 17, 66), (40, 200, 12), (1, 300, 40), (40, 
 
 
 @pytest.fixture(params=["own", "gpu"])
-def kind(request, monkeypatch):
+def kind(request, monkeypatch, adapter_of):  # noqa: F811
     """The adapter's own kernels, and the ones for big GPUs, which must be right on every adapter."""
     if request.param == "gpu":
-        found = replace(caps(), kind="gpu")
-        monkeypatch.setattr(ops, "caps", lambda: found)
+        adapter_of(kind="gpu")
         # The smallest tile stands for all: software drivers take seconds over the text of the largest.
         monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))
-        ops.plans.clear()
-        yield "gpu"
-        ops.plans.clear()
-    else:
-        yield "own"
+    return request.param
 
 
 def make(dtype, *shape):
@@ -75,13 +70,11 @@ TILES = [
 
 
 @pytest.mark.parametrize("tile", TILES, ids=lambda t: "x".join(map(str, t[:8])))
-def test_tiles_of_big_gpus(tile, monkeypatch):
-    found = replace(caps(), kind="gpu")
-    if not tiles.fits(tile, found):
+def test_tiles_of_big_gpus(tile, monkeypatch, adapter_of):  # noqa: F811
+    if not tiles.fits(tile, replace(caps(), kind="gpu")):
         pytest.skip("the tile is too large for the adapter")
-    monkeypatch.setattr(ops, "caps", lambda: found)
+    adapter_of(kind="gpu")
     monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tile,)))
-    ops.plans.clear()
     a, b = torch.randn(140, 90), torch.randn(90, 150)
     check(torch.mm, a, b, depth=90)
     check(lambda a, b: torch.mm(b.t(), a.t()), a, b, depth=90)
@@ -93,19 +86,16 @@ def test_tiles_of_big_gpus(tile, monkeypatch):
     if tile[0] == 64:
         c, a, b = torch.randn(70, 66), torch.randn(5, 70, 11), torch.randn(5, 11, 66)
         check(torch.addbmm, c, a, b, depth=55)
-    ops.plans.clear()
 
 
-def test_rows_that_start_anywhere_are_laid_out_first_where_it_pays(monkeypatch):
-    found = replace(caps(), kind="gpu")
-    monkeypatch.setattr(ops, "caps", lambda: found)
+def test_rows_that_start_anywhere_are_laid_out_first_where_it_pays(monkeypatch, adapter_of):  # noqa: F811
+    adapter_of(kind="gpu")
     slow = tiles.Tuning(132, (tiles.Tile(32, 32, 16, 4, 4, rate=1e-3),), (), 0.0, 1e30)
     monkeypatch.setattr(tiles, "_used", slow)
 
     def padded(function, *args, names="ab"):
-        ops.plans.clear()
-        check(function, *args, depth=128)
-        kernels = [program.name for call in ops.plans.values() for program, *_ in call.steps]
+        cache.clear()
+        kernels = kernels_of(lambda: check(function, *args, depth=128))
         assert [k for k in kernels if "pad" in k] == [f"matmul_pad_{names}"], kernels
 
     m, n, k = 33, 35, 125
@@ -121,7 +111,6 @@ def test_rows_that_start_anywhere_are_laid_out_first_where_it_pays(monkeypatch):
     padded(torch.mm, torch.randint(-9, 9, (m, k), dtype=torch.int32), torch.randint(-9, 9, (k, n), dtype=torch.int32))
     a[3, -1], b[-1, 5] = float("nan"), float("inf")  # beside the zeros that are added
     padded(torch.mm, a, b)
-    ops.plans.clear()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.complex64], ids=str)
@@ -371,3 +360,16 @@ def test_complex_batches():
         results.append([z, *torch.autograd.grad(z, (x, y), torch.ones_like(z) * 2j)])
     for wanted, got in zip(*results):
         torch.testing.assert_close(got.detach().cpu(), wanted.detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_any_operand_may_be_conjugated():
+    a, b, c = (torch.randn(2, 4, 4, dtype=torch.complex64) for _ in range(3))
+    turned = (lambda x: x, lambda x: x.mT, lambda x: x.mH, lambda x: x.conj())
+    for call in (torch.baddbmm, torch.Tensor.baddbmm_, lambda x, y, z: torch.addmm(x[0], y[0], z[0])):
+        for place in range(3):
+            for turn in turned:
+
+                def f(*operands, call=call, place=place, turn=turn):
+                    return call(*[turn(x.clone()) if i == place else x.clone() for i, x in enumerate(operands)])
+
+                check(f, a, b, c, depth=4)

@@ -1,42 +1,39 @@
 """Products of float16 and bfloat16 that sum a few products in half precision: how far off they may be."""
 
-from dataclasses import replace
-
 import pytest
 import torch
+from _adapter import adapter_of, kernels_of  # noqa: F401
 
 from webgpu_backend.kernels import matmul_half, tiles
-from webgpu_backend.launch import caps
-from webgpu_backend.ops import product as ops
+from webgpu_backend.plan import caps
 
 DTYPES = [torch.float16, torch.bfloat16]
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 
 
 @pytest.fixture(autouse=True)
-def halves(monkeypatch):
+def halves(monkeypatch, adapter_of):  # noqa: F811
     """The kernels of GPUs that have f16, with tiles small enough for a software driver; always preferred."""
     if not caps().f16:
         pytest.skip("the adapter has no f16")
-    found = replace(caps(), kind="gpu")
-    monkeypatch.setattr(ops, "caps", lambda: found)
+    adapter_of(kind="gpu")
     table = tiles.Tuning(132, (tiles.Tile(32, 32, 8, 4, 4),), (tiles.Tile(32, 32, 16, 4, 4, rate=1e6),), 0.0, 1e30)
     monkeypatch.setattr(tiles, "_used", table)
-    ops.plans.clear()
     torch.manual_seed(0)
-    yield
-    ops.plans.clear()
 
 
-def kernels() -> list[str]:
-    return [program.name for call in ops.plans.values() for program, *_ in call.steps]
+def product(a, b):
+    """The product on the device, and the kernels that it takes."""
+    x, y, made = a.to("webgpu"), b.to("webgpu"), []
+    kernels = kernels_of(lambda: made.append(x @ y))
+    return made[0].cpu(), kernels
 
 
 def check(a, b, bound=4.0):
     """Within `bound` units of f16 of the sum of the products' magnitudes, and the rounding of the result."""
-    ops.plans.clear()
-    got = (a.to("webgpu") @ b.to("webgpu")).cpu().double()
-    assert any(name.startswith("matmul_half") for name in kernels())
+    got, kernels = product(a, b)
+    got = got.double()
+    assert any(name.startswith("matmul_half") for name in kernels)
     wanted, size = a.double() @ b.double(), a.double().abs() @ b.double().abs()
     # What scaling to f16 may lose: elements 2^27 times less than the largest of their row, on either side.
     lost = a.double().abs().amax(-1, True) * b.double().abs().sum(-2, True)
@@ -110,8 +107,8 @@ def test_nan_and_inf_stay_in_their_rows(dtype):
     b[0, 9], b[1, 9] = 6e-8, 1.5e4  # lost beside its neighbour, yet not a zero
     a[10], b[:, 10] = 0, 0
     a[19], b[3, 10] = 0, 1
-    got, wanted = (a.to("webgpu") @ b.to("webgpu")).cpu(), a.double() @ b.double()
-    assert any(name.startswith("matmul_half") for name in kernels())
+    (got, kernels), wanted = product(a, b), a.double() @ b.double()
+    assert any(name.startswith("matmul_half") for name in kernels)
     assert torch.equal(got.isnan(), wanted.isnan()) and torch.equal(got.isinf(), wanted.isinf())
 
 
@@ -120,14 +117,21 @@ def test_batches_and_epilogues(dtype):
     tolerance = dict(rtol=8 * UNIT[dtype], atol=0.1)
     x, y, w, c = (torch.randn(s).to(dtype) for s in ((3, 70, 128), (1, 128, 64), (64, 128), (64,)))
     X, Y, W, C = (t.to("webgpu") for t in (x, y, w, c))
-    torch.testing.assert_close((X @ Y).cpu().float(), x.float() @ y.float(), **tolerance)
-    torch.testing.assert_close(torch.bmm(X, Y.expand(3, -1, -1)).cpu().float(), x.float() @ y.float(), **tolerance)
-    linear = torch.nn.functional.linear
-    torch.testing.assert_close(linear(X, W, C).cpu().float(), linear(x.float(), w.float(), c.float()), **tolerance)
-    got = torch.ops.aten._addmm_activation(C, X[0], W.t(), use_gelu=True, beta=0.5, alpha=2)
-    wanted = torch.nn.functional.gelu(2 * x[0].float() @ w.float().t() + 0.5 * c.float())
-    torch.testing.assert_close(got.cpu().float(), wanted, **tolerance)
-    assert all(name.startswith(("matmul_half", "matmul_pack")) for name in kernels())
+    linear, activation = torch.nn.functional.linear, torch.ops.aten._addmm_activation
+    wide = x.float() @ y.float()
+    for call, wanted in (
+        (lambda: X @ Y, wide),
+        (lambda: torch.bmm(X, Y.expand(3, -1, -1)), wide),
+        (lambda: linear(X, W, C), linear(x.float(), w.float(), c.float())),
+        (
+            lambda: activation(C, X[0], W.t(), use_gelu=True, beta=0.5, alpha=2),
+            torch.nn.functional.gelu(2 * x[0].float() @ w.float().t() + 0.5 * c.float()),
+        ),
+    ):
+        made = []
+        kernels = kernels_of(lambda call=call, made=made: made.append(call()))
+        assert kernels and all(name.startswith(("matmul_half", "matmul_pack")) for name in kernels), kernels
+        torch.testing.assert_close(made[0].cpu().float(), wanted, **tolerance)
 
 
 def test_gradients():
@@ -143,5 +147,6 @@ def test_gradients():
 
 def test_small_products_sum_in_f32():
     a, b = torch.randn(64, 64).half(), torch.randn(64, 40).half()
-    torch.testing.assert_close((a.to("webgpu") @ b.to("webgpu")).cpu(), a @ b, rtol=2e-3, atol=2e-3)
-    assert not any(name.startswith("matmul_half") for name in kernels())
+    got, kernels = product(a, b)
+    torch.testing.assert_close(got, a @ b, rtol=2e-3, atol=2e-3)
+    assert kernels and not any(name.startswith("matmul_half") for name in kernels)

@@ -1,13 +1,11 @@
 """Products of few rows on GPUs: every way of reading the other operand, with and without subgroups."""
 
-from dataclasses import replace
-
 import pytest
 import torch
+from _adapter import adapter_of, kernels_of  # noqa: F401
 
 from webgpu_backend.kernels import matmul_vector
-from webgpu_backend.launch import caps
-from webgpu_backend.ops import product as ops
+from webgpu_backend.plan import caps
 
 F = torch.nn.functional
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
@@ -17,30 +15,22 @@ SHAPES = [(1, 512, 64), (7, 1000, 48), (2, 132, 52), (3, 72, 4), (1, 301, 70), (
 
 
 @pytest.fixture(autouse=True, params=["subgroups", "memory"])
-def gpu(request, monkeypatch):
+def gpu(request, adapter_of):  # noqa: F811
     if request.param == "subgroups" and not caps().subgroups:
         pytest.skip("the adapter has no subgroups")
-    found = replace(caps(), kind="gpu", subgroups=request.param == "subgroups")
-    monkeypatch.setattr(ops, "caps", lambda: found)
-    ops.plans.clear()
+    adapter_of(kind="gpu", subgroups=request.param == "subgroups")
     torch.manual_seed(0)
-    yield
-    ops.plans.clear()
 
 
 def make(dtype, *shape):
     return torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.randint(-9, 9, shape).to(dtype)
 
 
-def kernels() -> list[str]:
-    return [program.name for call in ops.plans.values() for program, *_ in call.steps]
-
-
 def check(function, *args, classes=None, steps=1):
     """The sums are in f32: within a rounding of the result, and f32's of the sum of magnitudes."""
-    ops.plans.clear()
-    got = function(*[a.to("webgpu") for a in args]).cpu()
-    found = kernels()
+    moved, made = [a.to("webgpu") for a in args], []
+    found = kernels_of(lambda: made.append(function(*moved)))
+    got = made[0].cpu()
     assert len(found) == steps and found[0].startswith("matmul_v"), found
     if classes is not None:
         assert found[0].split("_")[3][-1] in classes, found
@@ -112,7 +102,6 @@ def test_batches_and_epilogues(dtype):
     check(lambda c, x, w: torch.addmm(c, x, w.t(), beta=2, alpha=3), c, x, w)
     check(lambda c, w, x: torch.addmm(c.t(), w, x.t(), beta=2), c, w, x)
     check(lambda w, v: torch.mv(w, v), w, make(dtype, 136))
-    ops.plans.clear()
     got = torch.ops.aten._addmm_activation(*[t.to("webgpu") for t in (b, x, w.t())], use_gelu=True)
     wanted = F.gelu(F.linear(x.double(), w.double(), b.double()))
     torch.testing.assert_close(got.cpu().double(), wanted, rtol=EXACT[dtype] * 2, atol=1e-4)

@@ -1,14 +1,12 @@
 """Reductions against the CPU: every dtype, dims, layouts, sizes of both passes, special values, errors."""
 
-import dataclasses
-import gc
 from functools import cache
 
 import pytest
 import torch
+from _adapter import adapter_of  # noqa: F401
 
 import webgpu_backend
-from webgpu_backend.ops.reduction import Reduction
 from webgpu_backend.runtime.gpu import gpu
 
 SHAPES = [(), (1,), (5,), (7, 3), (3, 1001), (64, 128), (2, 3, 4, 5), (1, 70001), (70001, 3), (300, 7, 1)]
@@ -293,16 +291,11 @@ def test_out_overloads():
 
 
 @pytest.fixture
-def small_bindings():
+def small_bindings(adapter_of):  # noqa: F811
     """As if no binding could hold more than 64 KiB."""
-    device = gpu()
-    whole, queued = device.caps, device.queue.caps
-    device.queue.caps = dataclasses.replace(queued, max_binding=1 << 16)
-    device.caps = dataclasses.replace(whole, max_binding=1 << 16)
-    for layout in device.pipelines.layouts.values():
+    adapter_of(max_binding=1 << 16)
+    for layout in gpu().pipelines.layouts.values():
         layout.groups.clear()
-    yield
-    device.caps, device.queue.caps = whole, queued
 
 
 def test_beyond_one_binding(small_bindings):
@@ -316,18 +309,9 @@ def test_beyond_one_binding(small_bindings):
 
 
 @pytest.fixture(params=["gpu", "cpu"])
-def adapter_kind(request):
+def adapter_kind(request, adapter_of):  # noqa: F811
     """Plans made as for that class of adapter, whichever this is."""
-    device = gpu()
-    whole = device.caps
-    reductions = [o for o in gc.get_objects() if issubclass(type(o), Reduction)]  # a dead proxy has no class to ask
-    device.caps = dataclasses.replace(whole, kind=request.param)
-    for r in reductions:
-        r.plans.clear()
-    yield
-    device.caps = whole
-    for r in reductions:
-        r.plans.clear()
+    adapter_of(kind=request.param)
 
 
 def test_both_adapter_classes(adapter_kind):

@@ -1,16 +1,15 @@
 """Joining tensors and moving elements by their coordinates."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 import torch.nn.functional as F
+from _adapter import adapter_of  # noqa: F401
 from _compare import MOVED, same, same_gradient, values
 
 import webgpu_backend
 from tests.device._both import both
-from webgpu_backend.launch import caps
 from webgpu_backend.ops import shape
+from webgpu_backend.plan import caps
 
 DEVICE = "webgpu"
 
@@ -74,24 +73,21 @@ def test_cat_reads_views_where_they_are():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.bfloat16, torch.int64])
-def test_many_inputs_on_a_gpu(dtype, monkeypatch):
+def test_many_inputs_on_a_gpu(dtype, monkeypatch, adapter_of):  # noqa: F811
     """Sixteen to a dispatch, in turns where these are runs of the output, else in rounds or one by one."""
-    found = replace(caps(), kind="gpu")
-    monkeypatch.setattr(shape, "caps", lambda: found)
+    adapter_of(kind="gpu")
     monkeypatch.setattr(shape, "_LARGE", 64)
-    shape._cat.forget()
     a = values((3, 4, 6), dtype)
     counted = lambda call: (webgpu_backend.stats()["dispatches"], call(), webgpu_backend.stats()["dispatches"])  # noqa: E731
     device = a.to(DEVICE)
     before, _, after = counted(lambda: torch.cat([device] * 40))
-    assert after - before == (3 if found.max_bindings > 16 else 6)
+    assert after - before == (3 if caps().max_bindings > 16 else 6)
     same(lambda a: torch.cat([a * 1 for _ in range(40)]), a)
     same(lambda a: torch.cat([a[:1, :, k % 6] for k in range(37)], 1), a)  # not in one run of memory
     same(lambda a: torch.stack([a[0, 0, k % 6] for k in range(50)]), a)
     same(lambda a: torch.cat([a[0, 0, : k % 5 + 1] for k in range(50)]), a)  # turns that end inside a group of four
     same(lambda a: torch.stack([a * 1 for _ in range(17)], -1), a)
     same(lambda a: torch.cat([a.repeat(1, 9, 9) for _ in range(17)], 1), a)
-    shape._cat.forget()
 
 
 def test_cat_is_one_dispatch():

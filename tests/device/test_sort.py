@@ -1,6 +1,5 @@
 """Sorting and selection against the CPU: stability, NaN, exact int64, every dtype, dimension and length class."""
 
-import dataclasses
 import sys
 
 import pytest
@@ -135,17 +134,13 @@ def test_short_rows_choose_among_equals_as_the_cpu(dtype):
 
 
 @pytest.fixture(params=["own", "workgroup", "buffer"])
-def quick(request, monkeypatch):
+def quick(request, monkeypatch, adapter_of):  # noqa: F811
     """Short sorts as the adapter has them, as a GPU with much workgroup memory, and without any."""
     monkeypatch.setattr(kernels, "QUICK", dict.fromkeys(kernels.QUICK, kernels.LONGEST))
-    if request.param == "workgroup":
-        found = dataclasses.replace(gpu().caps, kind="gpu")
-        monkeypatch.setattr(gpu(), "caps", found)
-    elif request.param == "buffer":
+    if request.param == "buffer":
         monkeypatch.setattr(kernels, "capacity", lambda *_: 0)
-    operators._sorted.forget()
-    yield request.param
-    operators._sorted.forget()
+    adapter_of(**{"kind": "gpu"} if request.param == "workgroup" else {})
+    return request.param
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the order of equal values is that of libstdc++")

@@ -133,7 +133,7 @@ _SLICES = (
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64])
 @pytest.mark.parametrize("sizes", [(7,), (5, 6), (2, 3, 8, 4)])
 def test_gradients_of_slices_and_selections(dtype, sizes):
-    """Put into their places among zeros, as torch's own composites do; every call twice, planned and remembered."""
+    """Put into their places among zeros, as torch's own composites do; every call twice: a plan is made, then found."""
     aten = torch.ops.aten
 
     def check(op, grad, *rest):

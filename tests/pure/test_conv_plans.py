@@ -39,8 +39,12 @@ def test_plans(caps, mode, dtype):
             for step in found.steps:
                 assert len(step.params) == step.program.param_bytes <= 256
                 assert len(step.bindings) == len(step.program.access) <= caps.max_bindings
-            assert len(found.steps) == 1 + bool(found.work)
-            if found.work:
-                assert 4 * found.work["part"][0] <= caps.max_binding
+            parts = len(conv.TABLED)  # the buffer of sums in parts comes after those that are given
+            used = [set(step.bindings) for step in found.steps]
+            assert set().union(*used) <= set(range(parts + len(found.scratch)))
+            assert len(found.steps) == 1 + (splits > 1) == 1 + len(found.scratch)
+            if found.scratch:
+                assert all(parts in bindings for bindings in used)
+                assert 4 * splits * groups * m * n <= found.scratch[0] <= caps.max_binding
             threads = (tile.bm // tile.tm) * (tile.bn // tile.tn)
             assert threads <= caps.workgroup_size and threads >= tile.bn and threads >= tile.bk

@@ -6,7 +6,7 @@ import torch
 from torch.nn import Parameter
 
 from .. import tensor as T
-from ..ops.remember import remembered
+from ..plan.graphs import planned_graph
 
 tracing = False  # torch derives a graph that only this device will run
 
@@ -45,7 +45,7 @@ def replayed(graph: torch.fx.GraphModule):
     def call(*args):
         return graph.forward(*args[: len(args) - len(constants)])
 
-    run = remembered(call, graph=True)
+    run = planned_graph(call)
 
     def canonical(*args):
         # The strides of dimensions of one follow a sequence's length where nothing else does.

@@ -10,7 +10,7 @@ import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from .. import tensor as T
-from ..ops import hot
+from ..plan import run as plan_run
 from ..runtime import gpu as runtime
 from ..runtime.gpu import gpu
 from . import profiler, rng, shader, streams
@@ -300,7 +300,7 @@ def register() -> types.ModuleType:
 
 def _after_fork() -> None:
     T.disconnect()
-    hot.reset()
+    plan_run.disconnect()
 
 
 def _patch_backward() -> None:

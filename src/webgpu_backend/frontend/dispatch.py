@@ -8,9 +8,10 @@ import torch
 from torch.autograd import forward_ad
 
 from ..dtypes import Unsupported
-from ..ops import hot
-from ..ops.elementwise import Elementwise, runner
-from ..ops.table import CHOICES, CUSTOM, POINTWISE, TRACED, Choice, Pointwise
+from ..ops.elementwise import Calls, Elementwise, runner
+from ..ops.table import CHOICES, CUSTOM, POINTWISE, TRACED, Choice, Custom, Pointwise
+from ..plan import Operator, cache
+from ..plan.forms import pattern_of, short_form
 from ..runtime.errors import BindingTooLarge
 from . import autocast, compiled, fallback, long_rows, oversize, pieces, sparse  # noqa: F401  the rules register themselves
 
@@ -27,12 +28,7 @@ def register() -> None:
     for choice in CHOICES:
         register_choice(library, choice)
     for entry in CUSTOM.values():
-        overload = overload_named(entry.overload)
-        composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
-        guard = _guarded_composite if composite or entry.key != "PrivateUse1" else _guarded
-        call = _resolved(entry.call) if entry.overload in _SEE_CONJ else entry.call
-        call = guard(overload, call) if entry.refuses else call
-        library.impl(overload, entry.quick(call) if entry.quick else call, entry.key)
+        register_custom(library, entry)
     rest.fallback(fallback.boxed, "PrivateUse1")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     autocast.register(library)
@@ -44,12 +40,37 @@ def register() -> None:
         rest.fallback(_refused(kind), key)
     sparse.register(library)
     _patch_forward_mode()
+    _patch_world()
     # The DataLoader pins what it loads; memory that a driver has pinned is nothing WebGPU offers, a copy is.
     library.impl("_pin_memory", lambda self, device=None: self.clone(), "CPU")
     # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
     for key in ("Conjugate", "Negative"):
         for name in ("_copy_from", "_copy_from_and_resize"):
             library.impl(name, torch.library.fallthrough_kernel, key)
+
+
+def _patch_world() -> None:
+    """Plans depend on two settings that no call shows: where they change, the plans in use change."""
+    for name, fact in (
+        ("_set_default_dtype", "default_dtype"),
+        ("_set_deterministic_algorithms", "deterministic"),
+        ("_set_deterministic_fill_uninitialized_memory", "filled"),
+    ):
+        setattr(torch._C, name, _told(getattr(torch._C, name), fact))
+    cache.change(
+        default_dtype=torch.get_default_dtype(),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        filled=torch.utils.deterministic.fill_uninitialized_memory,
+    )
+
+
+def _told(setter, fact: str):
+    @wraps(setter)
+    def set_(value, *rest, **named):
+        setter(value, *rest, **named)
+        cache.change(**{fact: value})
+
+    return set_
 
 
 def _patch_forward_mode() -> None:
@@ -89,13 +110,19 @@ _SEE_CONJ = {
 }  # fmt: skip
 
 
-def _resolved(call):
-    def kernel(*args, **kwargs):
-        if args[0].is_complex() or args[0].is_neg() or args[1].is_neg():
-            args = [a.resolve_conj().resolve_neg() if isinstance(a, torch.Tensor) else a for a in args]
-        return call(*args, **kwargs)
-
-    return kernel
+def register_custom(library: torch.library.Library, entry: Custom) -> None:
+    overload = overload_named(entry.overload)
+    composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    if not entry.planned:
+        guard = _guarded_composite if composite or entry.key != "PrivateUse1" else _guarded
+        library.impl(overload, guard(overload, entry.call) if entry.refuses else entry.call, entry.key)
+        return
+    guarded = (_guarded_composite if composite else _guarded)(overload, entry.call)
+    resolves = entry.overload in _SEE_CONJ
+    pattern, defaults = pattern_of(overload._schema, entry.writes, composite=composite, resolves=resolves)
+    operator = Operator(entry.overload, entry.call, bool(pattern.written), guarded)
+    operator.form = short_form(operator, pattern, defaults)
+    library.impl(overload, operator.form, entry.key)
 
 
 def overload_named(name: str):
@@ -201,15 +228,10 @@ def _choice_kernel(choice: Choice, overload, outs: list[str], inplace: bool):
             entry, inputs, scalars = pick(*args, **kwargs)
             run = runner(entry)
             if inplace:
-                return run.inplace(inputs, scalars)
+                return run.inplace(*inputs, *scalars)
             if targets:
-                return run.call_into(inputs, scalars, targets)
-            if not scalars and len(entry.spec.outputs) == 1:
-                if len(inputs) == 1:
-                    return run.unary(*inputs)
-                if len(inputs) == 2:
-                    return run.binary(*inputs)
-            return run.call(inputs, scalars)
+                return run.into((*inputs, *scalars), targets)
+            return run(*inputs, *scalars)
         except Unsupported:
             kwargs.update(zip(outs, targets))
             return fallback.boxed(overload, *args, **kwargs)
@@ -222,7 +244,6 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
     spec = entry.spec
     arguments = overload._schema.arguments
     outs, inplace = _writes(overload)
-    written = outs or inplace
     named = [a for a in arguments if a.name not in outs]
     inputs = [a.name for a in named if a.name not in spec.scalars][: len(spec.inputs)]
     scalars = [a for a in named if a.name in spec.scalars]
@@ -241,10 +262,10 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
     check = entry.check
     plain = _without_scalars(entry, {a.name: a.default_value for a in scalars if a.has_default_value()})
 
-    if not written and not spec.scalars and n_in <= 2 and len(spec.outputs) == 1:
-        return (hot.unary_of if n_in == 1 else hot.binary_of)(run, partial(fallback.boxed, overload))
+    refused = partial(fallback.boxed, overload)
 
     def kernel(*args, **kwargs):
+        """Any of the overload's arguments."""
         try:
             targets = tuple([kwargs.pop(n) for n in outs]) if outs else ()
             values = list(args)
@@ -259,29 +280,36 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
             chosen = run
             if plain is not None and numbers == tuple(defaults[n_in:]):
                 chosen, numbers = plain, ()
-                if not written:
-                    if n_in == 2:
-                        return plain.binary(*tensors)
-                    if n_in == 1:
-                        return plain.unary(*tensors)
             elif check is not None:
                 check(tensors, numbers)
             if inplace:
-                return chosen.inplace(tensors, numbers)
+                return chosen.inplace(*tensors, *numbers)
             if outs:
-                return chosen.call_into(tensors, numbers, targets)
-            return chosen.call(tensors, numbers)
+                return chosen.into((*tensors, *numbers), targets)
+            return chosen(*tensors, *numbers)
         except Unsupported:
             if outs:
                 kwargs.update(zip(outs, targets))
-            return fallback.boxed(overload, *args, **kwargs)
+            return refused(*args, **kwargs)
 
-    short = plain if plain is not None else run if not spec.scalars and check is None else None
-    if short is None or outs or n_in > 2 or len(spec.outputs) != 1:
+    if outs or str(named[0].type) != "Tensor":
         return kernel
-    if n_in == 1:
-        return kernel if inplace else hot.unary_of(short, kernel)
-    return (hot.inplace_binary_of if inplace else hot.binary_of)(short, kernel)
+    if plain is not None:
+        return Calls(plain, inplace, refused, kernel).form("t" * n_in)
+    if check is not None or not simple:
+        return kernel
+    kinds = "".join(["t" if str(a.type) == "Tensor" else "p" for a in named])
+    names = tuple([a.name for a in named if a.kwarg_only])
+    given = tuple([a.default_value for a in named[-_trailing(named) :]]) if _trailing(named) else ()
+    return Calls(run, inplace, refused).form(kinds, names, given)
+
+
+def _trailing(arguments) -> int:
+    """How many of the last arguments have a default."""
+    count = 0
+    while count < len(arguments) and arguments[-1 - count].has_default_value():
+        count += 1
+    return count
 
 
 def _without_scalars(entry: Pointwise, defaults: dict) -> Elementwise | None:

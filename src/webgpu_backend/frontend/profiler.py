@@ -90,7 +90,7 @@ class profile:
         self._clock.close()
         for dispatch, at, (start, end) in zip(self._dispatches, self._dispatches.at, self._clock.times):
             size = sum(b.size for b in dispatch.buffers)
-            self.events.append(KernelEvent(dispatch.program.name, start, end, size, *at))
+            self.events.append(KernelEvent(dispatch.step.program.name, start, end, size, *at))
         return False
 
     def __iter__(self) -> Iterator[KernelEvent]:

@@ -8,7 +8,8 @@ from struct import pack, unpack
 import torch
 
 from .. import tensor as T
-from ..ops.philox import DEFAULT, STREAMS, Philox, fresh_seed
+from ..ops.philox import DEFAULT, STREAMS, fresh_seed
+from ..plan import Philox
 from .constructors import by_device, is_ours
 
 _Base = torch._C.Generator

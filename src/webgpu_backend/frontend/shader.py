@@ -7,7 +7,8 @@ import torch
 
 from .. import tensor as T
 from ..kernels.layout import spread
-from ..program import Program, Window
+from ..plan import launch
+from ..program import Program, Step, Window
 from ..runtime.gpu import gpu
 
 _BINDING = re.compile(r"@group\((\d+)\)\s*@binding\((\d+)\)\s*var\s*<\s*(\w+)\s*(?:,\s*(\w+)\s*)?>\s*(\w+)")
@@ -51,7 +52,7 @@ class Kernel:
             return
         groups = self._groups(threads if threads is not None else tensors[0].numel())
         if 0 not in groups:
-            gpu().queue.record(self.program, tuple(buffers), params, groups)
+            launch(Step(self.program, params, groups), *buffers)
 
     def _buffer(self, name: str, access: str, tensor) -> Window | None:
         if not isinstance(tensor, torch.Tensor):

@@ -7,7 +7,6 @@ import torch
 from .. import tensor as T
 from ..kernels.layout import contiguous_strides
 from ..ops.table import custom
-from ..runtime.gpu import gpu
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKey.CPU
@@ -88,17 +87,17 @@ def _cpu_kernel(overload):
 
 
 for _name in ("_reshape_alias", "unfold", "is_set_to", "view_as_real", "view_as_complex"):
-    custom(_name)(_cpu_kernel(getattr(aten, _name).default))
+    custom(_name, planned=False)(_cpu_kernel(getattr(aten, _name).default))
 for _name in ("source_Storage", "source_Storage_storage_offset", "source_Tensor"):
-    custom(f"set_.{_name}")(_cpu_kernel(getattr(aten.set_, _name)))
+    custom(f"set_.{_name}", planned=False)(_cpu_kernel(getattr(aten.set_, _name)))
 
 
-@custom("set_")
+@custom("set_", planned=False)
 def set_(self):
     return aten.set_.source_Storage(self, T.empty((0,), self.dtype).untyped_storage())
 
 
-@custom("_has_compatible_shallow_copy_type")
+@custom("_has_compatible_shallow_copy_type", planned=False)
 def has_compatible_shallow_copy_type(self, other):
     """Whether `self.data = other` may be. torch lists the backends it knows; without this, `Module.to` would make new
     parameters, which unties shared weights and loses an optimizer made before the move."""
@@ -132,20 +131,12 @@ def calibrate() -> None:
 
 def resize_storage(storage: torch.UntypedStorage, nbytes: int) -> torch.UntypedStorage:
     """In place: every tensor on the storage sees the new size, and keeps the bytes that fit."""
-    lease = storage._lease
-    keep = (min(lease.block.nbytes, nbytes) + 3) & ~3
-    pool = gpu().pool
-    try:
-        old = pool.swap(lease, nbytes)
-    except T.OutOfMemory as error:
-        raise T.out_of_memory(nbytes, error) from None
-    if old is not lease.block and keep:
-        gpu().queue.copy(old, 0, lease.block, 0, min(keep, old.size, lease.block.size))
+    T.resize(storage, nbytes)
     ctypes.c_int64.from_address(storage._cdata + _byte_count_offset).value = nbytes
     return storage
 
 
-@custom("resize_")
+@custom("resize_", planned=False)
 def resize_(self, size, memory_format=None):
     if memory_format is None and self.shape == tuple(size):
         return self  # as it lies: a view stays the view it is
@@ -186,7 +177,7 @@ def patch_storage() -> None:
     torch.UntypedStorage.__new__ = staticmethod(new)
 
 
-@custom("record_stream")
+@custom("record_stream", planned=False)
 def record_stream(self, s):
     """One queue, in order: memory is never reused too early."""
 

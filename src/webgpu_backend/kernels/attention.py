@@ -9,7 +9,7 @@ from struct import pack
 from typing import NamedTuple
 
 from ..dtypes import DType
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements
 from .layout import grid, spread
 from .matmul import _read4, _widen
@@ -93,20 +93,6 @@ class Shape(NamedTuple):
     v: int
 
 
-class Step(NamedTuple):
-    program: Program
-    params: bytes
-    grid: tuple[int, int, int]
-
-
-class Plan(NamedTuple):
-    step: Step
-    merge: Step | None = None  # of the parts, where the keys are divided
-    splits: int = 1
-    bounds: Step | None = None  # of the operands' sizes, where products are summed in f16
-    tiles: int = 0  # that have bounds
-
-
 def tile_of(mode: str, caps: Caps) -> Tile:
     software = caps.kind == "cpu" and mode in ("forward", "queries", "keys")
     for tile in (SOFTWARE, *TILES[mode]) if software else TILES[mode]:
@@ -121,11 +107,11 @@ def fuses(shape: Shape, caps: Caps) -> bool:
     return fits and caps.f32_atomic and caps.kind == "gpu" and max(shape.e, shape.v) <= 64
 
 
-def plan(
+def step(
     mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
-    caps: Caps, dropout: bool = False, fused: bool = False,
-) -> Plan:  # fmt: skip
-    """With `dropout` the caller appends DROPOUT's words to the parameters, which differ at each call. `fused`: the
+    caps: Caps, dropout: float = 0.0, fused: bool = False,
+) -> tuple[Step, int]:  # fmt: skip
+    """One kernel, and into how many parts it divides the keys. Each call draws anew what `dropout` drops. `fused`: the
     kernel of dk and dv adds to dq as well."""
     ratio = shape.heads // shape.shared
     rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
@@ -153,13 +139,19 @@ def plan(
     wide = [-(-x // tile.slice) * (tile.slice // 4 * tile.tn // tile.cols) for x in (shape.e, shape.v)]
     found = mask.dtype if mask else None
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
-    program = _program(mode, dtype, found, causal, tile, *wide, whole, packed, splits > 1, dropout, fused, caps)
-    step = Step(program, params, spread(total, caps))
-    if splits == 1:
-        return Plan(step)
-    count = rows_total * shape.v // 4
-    merge = Step(_merge_program(dtype, caps), pack("<3I", rows_total, shape.v // 4, splits), grid(count, 64, caps))
-    return Plan(step, merge, splits)
+    program = _program(mode, dtype, found, causal, tile, *wide, whole, packed, splits > 1, dropout > 0, fused, caps)
+    draw = None
+    if dropout:
+        rest = 1.0 / (1.0 - dropout) if dropout < 1.0 else 0.0
+        draw, params = len(params), params + bytes(16) + pack("<If", min(round(dropout * 2**32), 2**32 - 1), rest)
+    return Step(program, params, spread(total, caps), draw=draw), splits
+
+
+def merge(shape: Shape, dtype: DType, splits: int, caps: Caps) -> Step:
+    """Joins the parts of the keys. Bindings: the parts' statistics and sums, the rows' log-sum-exps, the output."""
+    rows = shape.batch * shape.heads * shape.l
+    params = pack("<3I", rows, shape.v // 4, splits)
+    return Step(_merge_program(dtype, caps), params, grid(rows * shape.v // 4, 64, caps))
 
 
 def mask_kind(mask: DType | None) -> str:
@@ -217,13 +209,12 @@ def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, packed, spl
 
 @cache
 def _merge_program(dtype: DType, caps: Caps) -> Program:
-    """Bindings: the parts' statistics and sums, the rows' log-sum-exps, the output."""
     lanes = " ".join(elements.write4(dtype, "out", "i", ["r.x", "r.y", "r.z", "r.w"], caps))
     wgsl = render("attention_merge.wgsl", caps, vector=elements.array_type(dtype, "v", caps), write4=lanes)
     return Program(f"attention_merge_{dtype.short}", wgsl, "rrww", 12)
 
 
-def plan_delta(shape: Shape, dtype: DType, grad: Strides, caps: Caps) -> Step:
+def delta(shape: Shape, dtype: DType, grad: Strides, caps: Caps) -> Step:
     """Bindings: g, o, lse, stats."""
     rows = shape.batch * shape.heads * shape.l
     params = pack("<8I", rows, shape.l, shape.heads, shape.v // 4, *grad.words())

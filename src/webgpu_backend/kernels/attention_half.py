@@ -9,9 +9,9 @@ from functools import cache
 from struct import pack
 
 from ..dtypes import DType
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements
-from .attention import LOG2E, Mask, Plan, Shape, Step, Strides, Tile, access_of, interface, mask_kind
+from .attention import LOG2E, Mask, Shape, Strides, Tile, access_of, interface, mask_kind
 from .layout import spread
 from .matmul import _read4, _widen
 from .render import render
@@ -65,11 +65,11 @@ def _shuffles(tile: Tile, caps: Caps) -> bool:
     return caps.lanes >= 2 * tile.cols // tile.tn
 
 
-def plan(
+def step(
     mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
     caps: Caps, fused: bool = False,
-) -> Plan:  # fmt: skip
-    """`fused`: the kernel of dk and dv adds to dq as well."""
+) -> Step:  # fmt: skip
+    """One kernel; `fused`: that of dk and dv adds to dq as well."""
     tile = _tile(mode, shape)
     rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
     blocks = -(-rows // tile.rows)
@@ -78,21 +78,28 @@ def plan(
     words = [shape.l, shape.l, shape.s, shape.e // 4, shape.v // 4, heads, shape.heads // shape.shared, blocks]
     words += [sequences, blocks * sequences, rows_total, 1, shape.s]
     names = "qkv" if mode == "forward" else "qkvg"
-    where = [word for name in names for word in operands[name].words()]
-    words += [*where, *(mask[1:] if mask else ())]
+    words += [*_places(names, operands), *(mask[1:] if mask else ())]
     limit = min(LARGEST / scale, 32768.0)
     params = pack(f"<{len(words)}I3f", *words, scale, scale * LOG2E, limit * limit)
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
     found = mask.dtype if mask else None
     program = _program(mode, dtype, found, causal, tile, *_slices(tile, shape), whole, fused, caps)
+    return Step(program, params, spread(blocks * sequences, caps))
 
+
+def _places(names: str, operands: dict[str, Strides]) -> list[int]:
+    return [word for name in names for word in operands[name].words()]
+
+
+def bounds(names: str, shape: Shape, dtype: DType, operands: dict[str, Strides], caps: Caps) -> tuple[Step, int]:
+    """The bounds of the operands' sizes, tile by tile, and how many tiles there are. Bindings: the operands called
+    `names`, for gradients the rows' statistics, the bounds."""
     k_blocks, q_blocks = -(-shape.s // 64), -(-shape.l // 64)
     k_total = k_blocks * shape.batch * shape.shared
     tiles = k_total + q_blocks * shape.batch * shape.heads
     words = [tiles, k_total, k_blocks, q_blocks, shape.heads, shape.shared, shape.l, shape.s]
-    words += [shape.e // 4, shape.v // 4, rows_total, *where]
-    bounds = Step(_bounds_program(dtype, names, caps), pack(f"<{len(words)}I", *words), spread(tiles, caps))
-    return Plan(Step(program, params, spread(blocks * sequences, caps)), bounds=bounds, tiles=tiles)
+    words += [shape.e // 4, shape.v // 4, shape.batch * shape.heads * shape.l, *_places(names, operands)]
+    return Step(_bounds_program(dtype, names, caps), pack(f"<{len(words)}I", *words), spread(tiles, caps)), tiles
 
 
 @cache

@@ -4,9 +4,8 @@ from functools import cache
 from struct import pack
 
 from ..dtypes import DType, carrier
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements
-from .index import Plan
 from .layout import grid
 from .pointwise import WORKGROUP
 from .render import render
@@ -37,7 +36,7 @@ def _program(weight: DType, index_size: int, largest: bool, weighted: bool, caps
         workgroup=WORKGROUP[caps.kind],
     )
     name = f"embedding_bag_{'max' if largest else 'sum'}_{weight.short}{'w' if weighted else ''}"
-    return Program(name, text, "rrr" + "r" * weighted + "www" + "w" * largest, 4 * len(_FIELDS))
+    return Program(name, text, "rrr" + "r" * weighted + "ww" + "w" * largest, 4 * len(_FIELDS), guarded=True)
 
 
 def whole(count: int, caps: Caps) -> bool:
@@ -47,7 +46,7 @@ def whole(count: int, caps: Caps) -> bool:
 
 def plans(
     weight: DType, index_size: int, largest: bool, weighted: bool, numbers: dict[str, int], caps: Caps
-) -> list[Plan]:
+) -> list[Step]:
     """Binds weight, indices, offsets, per-sample weights (where weighted), output, sizes, maxima (where largest) and
     the faults. `numbers` has every parameter but the window; `mean` only where one dispatch takes all.
     """
@@ -57,5 +56,5 @@ def plans(
     for begin in range(0, max(numbers["count"], 1), window):
         values = numbers | {"begin": begin, "end": min(begin + window, numbers["count"])}
         words = pack(f"<{len(_FIELDS)}I", *(values[f] & 0xFFFFFFFF for f in _FIELDS))
-        result.append(Plan(program, words, grid(numbers["n"], WORKGROUP[caps.kind], caps)))
+        result.append(Step(program, words, grid(numbers["n"], WORKGROUP[caps.kind], caps)))
     return result

@@ -4,10 +4,9 @@ from functools import cache
 from struct import pack
 
 from ..dtypes import DType, carrier
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements
 from .expression import convert
-from .index import Plan
 from .layout import grid
 from .pointwise import WORKGROUP
 from .render import render
@@ -15,13 +14,13 @@ from .render import render
 CHUNK = {"gpu": 16, "cpu": 64}  # elements per thread; neighbours of a GPU share what they read
 
 
-def _kernel(name: str, template: str, access: str, words: int, caps: Caps, **names) -> Program:
+def _kernel(name: str, template: str, access: str, words: int, caps: Caps, guarded=False, **names) -> Program:
     text = render(template, caps, workgroup=WORKGROUP[caps.kind], chunk=CHUNK[caps.kind], **names)
-    return Program(name, text, access, 4 * words)
+    return Program(name, text, access, 4 * words, guarded=guarded)
 
 
-def _run(program: Program, words, threads: int, caps: Caps) -> Plan:
-    return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+def _run(program: Program, words, threads: int, caps: Caps) -> Step:
+    return Step(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
 def chunks(n: int, caps: Caps) -> int:
@@ -35,7 +34,7 @@ def _count(dtype: DType, caps: Caps) -> Program:
     return _kernel(f"nonzero_count_{dtype.short}", "compact.wgsl", "rw", 2, caps, step="count", a=kind, test=test)
 
 
-def count(dtype: DType, n: int, offset: int, caps: Caps) -> Plan:
+def count(dtype: DType, n: int, offset: int, caps: Caps) -> Step:
     """Binds a contiguous a and counts (one u32 per chunk)."""
     return _run(_count(dtype, caps), (n, offset), chunks(n, caps), caps)
 
@@ -50,7 +49,7 @@ def _write(dtype: DType, rank: int, caps: Caps) -> Program:
     )  # fmt: skip
 
 
-def write(dtype: DType, sizes, offset: int, room: int, caps: Caps) -> Plan:
+def write(dtype: DType, sizes, offset: int, room: int, caps: Caps) -> Step:
     """Binds a, the sums of the counts and the (room, rank) int64 output; positions past `room` are dropped."""
     n = 1
     for s in sizes:
@@ -66,13 +65,13 @@ def _fill(item: int, caps: Caps) -> Program:
     dtype, bare = raw.bits_of(item), raw.plain(caps)
     mode = elements.element_mode(dtype, bare, written=True)
     return _kernel(
-        f"masked_scatter_{item}", "compact.wgsl", "rrrww", 6, caps, step="fill",
+        f"masked_scatter_{item}", "compact.wgsl", "rrrw", 6, caps, guarded=True, step="fill",
         value=elements.array_type(dtype, "e", bare), out=elements.array_type(dtype, mode, bare),
         read_value=elements.read(dtype, "b_value", "p.value_o + place", bare),
         write_out=elements.write(dtype, "b_out", "p.out_o + i", "v", bare),
     )  # fmt: skip
 
 
-def fill(item: int, n: int, offset: int, room: int, value_offset: int, out_offset: int, site: int, caps: Caps) -> Plan:
-    """Binds a bool mask, the sums of its counts, the values (`room` of them), the output and the faults."""
+def fill(item: int, n: int, offset: int, room: int, value_offset: int, out_offset: int, site: int, caps: Caps) -> Step:
+    """Binds a bool mask, the sums of its counts, the values (`room` of them) and the output."""
     return _run(_fill(item, caps), (n, offset, room, value_offset, out_offset, site), chunks(n, caps), caps)

@@ -11,10 +11,10 @@ from struct import pack
 from typing import NamedTuple
 
 from ..dtypes import FLOAT32, DType
-from ..program import Caps, Program
+from ..program import Caps, Plan, Program, Step
 from . import elements
 from .layout import spread
-from .product import Matrix, Plan, Step, read4, widen
+from .product import BUFFERS, Matrix, numbered, read4, widen
 from .render import render
 from .tiles import Tile, tuning
 
@@ -70,7 +70,11 @@ class Convolution:
     scattered: bool = False  # positions are not neighbours in the output, nor (of many taps) k's rows in a
 
 
+TABLED = (*BUFFERS, "taps", "places")
+
+
 def plan(q: Convolution, caps: Caps) -> Plan:
+    """Over a, b, the bias (if there is one), the output and the two tables (where the kernel reads them)."""
     a_class = _a_class(q)
     vector_b = q.plain and q.places % 4 == 0 and _quarters(q.b.offset, q.b.outer, q.b.inner, q.b.row)
     b_class = "v" if vector_b else "p" if q.plain else "q" if q.single else "g"
@@ -101,11 +105,11 @@ def plan(q: Convolution, caps: Caps) -> Plan:
         words += [bias.offset, bias.row]
         bindings.append("c")
     bindings.append("part" if splits > 1 else "out")
-    steps = [Step(program, tuple(bindings), pack(f"<{len(words)}I", *words), spread(total, caps))]
+    steps = [Step(program, pack(f"<{len(words)}I", *words), spread(total, caps), tuple(bindings))]
     if splits == 1:
-        return Plan(tuple(steps), {})
+        return numbered(Plan(tuple(steps), {}), TABLED)
     steps.append(finish(q.out.dtype, q.bias, count, splits, q.places, q.groups * q.m, caps))
-    return Plan(tuple(steps), {"part": (splits * count, FLOAT32)})
+    return numbered(Plan(tuple(steps), {"part": 4 * splits * count}), TABLED)
 
 
 def _listed(b_class: str, scattered: bool) -> bool:
@@ -216,7 +220,7 @@ def finish(dtype: DType, bias: Matrix | None, count: int, splits: int, places: i
     if bias is not None:
         words += [bias.offset, bias.row]
     bindings = ("part", "c", "out") if bias is not None else ("part", "out")
-    return Step(program, bindings, pack(f"<{len(words)}I", *words), spread(-(-count // 256), caps))
+    return Step(program, pack(f"<{len(words)}I", *words), spread(-(-count // 256), caps), bindings)
 
 
 @cache

@@ -9,10 +9,10 @@ from struct import pack
 from typing import NamedTuple
 
 from ..dtypes import DType
-from ..program import Caps, Program
+from ..program import Caps, Plan, Program, Step
 from . import elements
 from .layout import grid
-from .product import Matrix, Plan, Step
+from .product import Matrix, numbered
 from .render import render
 
 ROWS = 4  # outputs a thread has
@@ -53,7 +53,8 @@ def plan(q: Depthwise, kind: str, weight: Matrix, bias: Matrix | None, dtype: DT
         words += [bias.offset, bias.row]
     program = _program(kind, rows, dtype, bias is not None, caps)
     bindings = ("a", "b", "c", "out") if bias is not None else ("a", "b", "out")
-    return Plan((Step(program, bindings, pack(f"<{len(words)}I", *words), grid(total, 64, caps)),), {})
+    step = Step(program, pack(f"<{len(words)}I", *words), grid(total, 64, caps), bindings)
+    return numbered(Plan((step,), {}))
 
 
 @cache

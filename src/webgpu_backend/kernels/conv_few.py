@@ -10,11 +10,11 @@ from struct import pack
 from typing import NamedTuple
 
 from ..dtypes import FLOAT32, DType
-from ..program import Caps, Program
+from ..program import Caps, Plan, Program, Step
 from . import elements
 from .conv import finish
 from .layout import grid, numel, spread
-from .product import Matrix, Plan, Step
+from .product import Matrix, numbered
 from .render import render
 from .tiles import tuning
 
@@ -150,11 +150,11 @@ def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps) -> Plan:
     program = _program(q.rows, q.parts, each, dtype, out, own is not None, STAGE, some, UNROLL, THREADS, caps)
     bindings = ("a", "b", *(("c",) if own is not None else ()), "out" if splits == 1 else "part")
     params = pack(f"<{len(words)}I", *(w & _WORD for w in words))
-    step = Step(program, bindings, params, spread(groups * splits, caps))
+    step = Step(program, params, spread(groups * splits, caps), bindings)
     if splits == 1:
-        return Plan((step,), {})
+        return numbered(Plan((step,), {}))
     last = finish(dtype, bias, count, splits, numel(q.out), q.groups * q.rows, caps)
-    return Plan((step, last), {"part": (splits * count, FLOAT32)})
+    return numbered(Plan((step, last), {"part": 4 * splits * count}))
 
 
 @cache
@@ -188,10 +188,9 @@ def plan_weight(q: Few, weight: Matrix, caps: Caps) -> tuple[int, Plan]:
         across = window, q.rows * window
     words = [total, q.pitch, q.parts, q.channels, q.blocks, q.rows, *taps, *q.by, *q.window]
     words += [weight.offset, q.rows * q.channels * window, *across]
-    step = Step(
-        _weight_program(weight.dtype, caps), ("a", "out"), pack(f"<{len(words)}I", *words), grid(total, 64, caps)
-    )
-    return total, Plan((step,), {})
+    params = pack(f"<{len(words)}I", *words)
+    step = Step(_weight_program(weight.dtype, caps), params, grid(total, 64, caps), ("a", "out"))
+    return total, numbered(Plan((step,), {}))
 
 
 @cache
@@ -226,10 +225,10 @@ def plan_grad(q: Few, grad: Matrix, dtype: DType, caps: Caps) -> Plan:
     direct = splits == 1 and dtype == FLOAT32
     program = _grad_program(q.rows, high, wide, GRAD_HELD, dtype, caps)
     params = pack(f"<{len(words)}I", *words)
-    step = Step(program, ("a", "b", "out" if direct else "part"), params, spread(blocks * splits, caps))
+    step = Step(program, params, spread(blocks * splits, caps), ("a", "b", "out" if direct else "part"))
     if direct:
-        return Plan((step,), {})
-    return Plan((step, finish(dtype, None, count, splits, 1, 1, caps)), {"part": (splits * count, FLOAT32)})
+        return numbered(Plan((step,), {}))
+    return numbered(Plan((step, finish(dtype, None, count, splits, 1, 1, caps)), {"part": 4 * splits * count}))
 
 
 @cache

@@ -4,7 +4,7 @@ from functools import cache
 from struct import pack
 from typing import NamedTuple
 
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from .layout import grid, spread
 from .pointwise import WORKGROUP
 from .render import render
@@ -26,28 +26,22 @@ class Sizes(NamedTuple):
     zero_infinity: bool
 
 
-class Plan(NamedTuple):
-    program: Program
-    params: bytes
-    grid: tuple[int, int, int]
-
-
-def walk(kind: str, sizes: Sizes, caps: Caps) -> list[Plan]:
+def walk(kind: str, sizes: Sizes, caps: Caps) -> list[Step]:
     """alpha or beta, [batch, steps, states]: as many dispatches as the trips of a thread ask for."""
     threads = THREADS[caps.kind]
     chunk = max(1, TRIPS[caps.kind] // (1 + -(-sizes.states // threads)))
     where = spread(sizes.batch, caps)
     return [
-        Plan(_program(kind, threads, caps), _params(sizes, sizes.batch, first, min(first + chunk, sizes.steps)), where)
+        Step(_program(kind, threads, caps), _params(sizes, sizes.batch, first, min(first + chunk, sizes.steps)), where)
         for first in range(0, sizes.steps, chunk)
     ]
 
 
-def each(kind: str, sizes: Sizes, caps: Caps) -> Plan:
+def each(kind: str, sizes: Sizes, caps: Caps) -> Step:
     """loss: a thread per sequence; gather: per sequence and step; finish: per element of the gradient."""
     n = {"loss": 1, "gather": sizes.steps, "finish": sizes.steps * sizes.classes}[kind] * sizes.batch
     threads = WORKGROUP[caps.kind]
-    return Plan(_program(kind, threads, caps), _params(sizes, n), grid(n, threads, caps))
+    return Step(_program(kind, threads, caps), _params(sizes, n), grid(n, threads, caps))
 
 
 def _params(sizes: Sizes, n: int, first: int = 0, last: int = 0) -> bytes:

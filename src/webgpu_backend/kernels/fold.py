@@ -4,10 +4,9 @@ from functools import cache
 from struct import pack
 
 from ..dtypes import DType, Unsupported, carrier
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements
 from .expression import Emitter, literal, wgsl_type
-from .index import Plan
 from .layout import grid
 from .pointwise import WORKGROUP
 from .render import render
@@ -20,11 +19,11 @@ FIELDS = (
 )  # fmt: skip
 
 
-def plan(dtype: DType, numbers: dict[str, int], caps: Caps) -> Plan:
+def plan(dtype: DType, numbers: dict[str, int], caps: Caps) -> Step:
     if numbers["high"] * numbers["wide"] * 4 > 60_000:
         raise Unsupported("webgpu: a window of more places than a software driver loops over")
     words = pack(f"<{len(FIELDS)}I", *(numbers[f] for f in FIELDS))
-    return Plan(_program(dtype, caps), words, grid(-(-numbers["n"] // 4), WORKGROUP[caps.kind], caps))
+    return Step(_program(dtype, caps), words, grid(-(-numbers["n"] // 4), WORKGROUP[caps.kind], caps))
 
 
 @cache

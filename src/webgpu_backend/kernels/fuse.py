@@ -4,11 +4,10 @@ A value that is not stored is rounded as its dtype would have rounded it. Only n
 """
 
 import ast
-from dataclasses import dataclass
 
 from ..dtypes import carrier
-from ..program import Caps, Program
-from .pointwise import Described, Recipe, Spec, plan
+from ..program import Caps, Step
+from .pointwise import Recipe, Spec, plan
 
 _CARRIERS = ("f32", "bool")
 _ROUNDED = {
@@ -17,34 +16,40 @@ _ROUNDED = {
 _MOST_BYTES = 128  # of parameters: what every adapter with immediates takes
 
 
-@dataclass(eq=False)
-class Step:
-    """A dispatch over buffers by name."""
+class _Use:
+    """A step over buffers by name, and its draw."""
 
-    program: Program
-    buffers: tuple
-    params: bytes
-    grid: tuple[int, int, int]
+    def __init__(self, step: Step, buffers: tuple, draw=None):
+        self.step = step
+        self.buffers = buffers
+        self.draw = draw
 
     @property
     def written(self) -> list:
-        return [b for b, access in zip(self.buffers, self.program.access) if access == "w"]
+        return [b for b, access in zip(self.buffers, self.step.program.access) if access == "w"]
 
     @property
     def recipe(self) -> Recipe | None:
-        return self.params.recipe if type(self.params) is Described else None
+        return self.step.meaning
 
     @property
     def scalars(self) -> bytes:
-        return self.params[self.recipe.length :]
+        return self.step.params[self.recipe.length :]
 
 
-def fuse(steps: list[Step], passing: set, caps: Caps) -> list[Step]:
-    """`passing` names the buffers that nobody sees but the steps."""
-    steps = list(steps)
+def fuse(steps: list[tuple[Step, tuple]], drawn: dict, passing: set, caps: Caps) -> tuple[list, dict]:
+    """Fewer steps that do the same. `passing` names the buffers that nobody sees but the steps, `drawn` has what is
+    known of some steps by their number."""
+    uses = [_Use(step, buffers, drawn.get(i)) for i, (step, buffers) in enumerate(steps)]
+    uses = _fused(uses, passing, caps)
+    kept = {i: use.draw for i, use in enumerate(uses) if use.draw is not None}
+    return [(use.step, use.buffers) for use in uses], kept
+
+
+def _fused(steps: list[_Use], passing: set, caps: Caps) -> list[_Use]:
     writers, readers = {}, {}
     for step in steps:
-        for buffer, access in zip(step.buffers, step.program.access):
+        for buffer, access in zip(step.buffers, step.step.program.access):
             (writers if access == "w" else readers).setdefault(buffer, []).append(step)
     place = {step: i for i, step in enumerate(steps)}
     for i, first in enumerate(steps):
@@ -83,7 +88,7 @@ def _light(spec: Spec) -> bool:
     return not any(isinstance(n, ast.Call) for n in ast.walk(ast.parse(spec.source)))
 
 
-def _merged(first: Step, second: Step, value, caps: Caps) -> Step | None:
+def _merged(first: _Use, second: _Use, value, caps: Caps) -> _Use | None:
     a, b = first.recipe, second.recipe
     if b is None or a.output.dtype.name not in _ROUNDED:
         return None
@@ -108,11 +113,13 @@ def _merged(first: Step, second: Step, value, caps: Caps) -> Step | None:
     views = [*(a.inputs[i] for i in tensors), *(b.inputs[i] for i in kept)]
     if len(views) + 1 > min(caps.max_bindings, 8):
         return None
-    kernel = plan(spec, b.compute, views, [b.output], [b.owned], [None] * len(views), caps)
-    if kernel.program.param_bytes > _MOST_BYTES:
+    step, _ = plan(spec, b.compute, views, [b.output], [b.owned], [None] * len(views), caps)
+    if step.program.param_bytes > _MOST_BYTES:
         return None
+    step.params += first.scalars + second.scalars
+    step.turned = None
     buffers = (*first.buffers[:-1], *(buffer for buffer in second.buffers[:-1] if buffer != value), second.buffers[-1])
-    return Step(kernel.program, buffers, kernel.params + (first.scalars + second.scalars), kernel.grid)
+    return _Use(step, buffers)
 
 
 class _Part:

@@ -9,7 +9,7 @@ from struct import pack
 from typing import NamedTuple
 
 from ..dtypes import Unsupported
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements, raw
 from .layout import collapse, grid, numel
 from .pointwise import GROUPS, WORKGROUP
@@ -28,12 +28,6 @@ class Axis(NamedTuple):
     limit: int  # indices are below this
     step: int  # elements of the indexed tensor per index
     site: int  # names operator and dimension in an error
-
-
-class Plan(NamedTuple):
-    program: Program
-    params: bytes
-    grid: tuple[int, int, int]
 
 
 def index_fields(rank: int, count: int) -> list[str]:
@@ -77,7 +71,7 @@ def index_bindings(sizes: tuple[int, ...]) -> list[tuple[str, str, str]]:
     return [(f"b_i{k}", "read", "array<vec2<u32>>" if s == 8 else "array<u32>") for k, s in enumerate(sizes)]
 
 
-def plan(shape, item: int, strides, offset: int, axes: list[Axis], caps: Caps, windowed: bool = False) -> Plan:
+def plan(shape, item: int, strides, offset: int, axes: list[Axis], caps: Caps, windowed: bool = False) -> Step:
     """out[c] = source[offset + c . strides + sum of index * step], for a fresh contiguous output of `shape`.
 
     `windowed`: the source is bound in part, and only what lies in that part is written; its first element and the
@@ -98,7 +92,7 @@ def plan(shape, item: int, strides, offset: int, axes: list[Axis], caps: Caps, w
         raise Unsupported("webgpu: too many index tensors for one kernel")
     program = _program(item, rank, tuple(a.size for a in axes), vector, windowed, caps)
     threads = -(-n // (4 * GROUPS[caps.kind]))
-    return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+    return Step(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
 @cache
@@ -141,9 +135,10 @@ def _program(item: int, rank: int, sizes: tuple[int, ...], vector: bool, windowe
         workgroup=WORKGROUP[caps.kind],
         groups=GROUPS[caps.kind],
     )
-    access = "r" * (1 + len(sizes)) + "ww"
+    access = "r" * (1 + len(sizes)) + "w"
     tag = "".join("li"[s == 4] for s in sizes)
-    return Program(f"index_{item}{mode}{rank}{tag}{'_window' if windowed else ''}", text, access, 4 * len(fields))
+    name = f"index_{item}{mode}{rank}{tag}{'_window' if windowed else ''}"
+    return Program(name, text, access, 4 * len(fields), guarded=True)
 
 
 def _spread(dtype, workgroup: int, caps: Caps) -> list[str]:

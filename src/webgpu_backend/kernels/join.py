@@ -4,9 +4,8 @@ from functools import cache
 from struct import pack
 from typing import NamedTuple
 
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements, raw
-from .index import Plan
 from .layout import collapse, grid
 from .pointwise import GROUPS, WORKGROUP
 from .render import render
@@ -43,7 +42,7 @@ def most(parts: list[Part | None], rows: int, caps: Caps) -> int:
     return MORE if more else MOST
 
 
-def plan(item: int, parts: list[Part], rows: int, caps: Caps, to: int = 0) -> Plan:
+def plan(item: int, parts: list[Part], rows: int, caps: Caps, to: int = 0) -> Step:
     """Inputs seen as (rows, length) each, side by side in the output's rows, from its group of four `to` on."""
     total = sum(p.length for p in parts)
     n = total * rows
@@ -57,7 +56,7 @@ def plan(item: int, parts: list[Part], rows: int, caps: Caps, to: int = 0) -> Pl
         start += p.length
     program = _program(item, len(parts), vector, strided, caps)
     threads = -(-n // (4 * GROUPS[caps.kind]))
-    return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+    return Step(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
 @cache

@@ -5,7 +5,7 @@ from functools import cache
 from struct import pack
 
 from ..dtypes import COMPLEX64, FLOAT32, FLOAT64, INT32, INT64, DType, carrier
-from ..program import Caps, Program
+from ..program import Caps, Plan, Program, Step
 from . import elements, matmul_half, matmul_pad, matmul_vector, tiles
 from .expression import Emitter, literal, wgsl_type
 from .layout import spread
@@ -13,13 +13,12 @@ from .product import (
     GATHER_FIELDS,
     Gather,
     Matrix,
-    Plan,
     Product,
-    Step,
     array_of,
     class_of,
     epilogue_key,
     epilogue_text,
+    numbered,
     scalar_bytes,
     store_mode,
     words_of,
@@ -29,7 +28,7 @@ from .product import widen as _widen
 from .render import render
 from .tiles import Tile
 
-__all__ = ["Gather", "Matrix", "Plan", "Product", "Step", "Tile", "plan", "_read4", "_widen"]
+__all__ = ["Gather", "Matrix", "Product", "Tile", "plan", "_read4", "_widen"]
 
 LARGE = 1 << 24  # multiplications from which the software adapter's largest tile repays its compilation (0.4 s)
 WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without workgroup memory
@@ -43,7 +42,11 @@ SUMS = {"f32": FLOAT32, "i32": INT32, "i64": INT64, "n64": INT64, "c64": COMPLEX
 
 
 def plan(product: Product, caps: Caps) -> Plan:
-    """Plans a product with at least one output element and k > 0."""
+    """Plans a product with at least one output element and k > 0, over a, b, c (if there is one) and the output."""
+    return numbered(_named(product, caps))
+
+
+def _named(product: Product, caps: Caps) -> Plan:
     q = product
     carry = carrier(q.a.dtype, caps)
     wide = carry not in ("f32", "i32")
@@ -81,9 +84,10 @@ def _padded(q: Product, classes: str, limit: float, caps: Caps) -> Plan | None:
         return None
     made = _laid(found.product, found.product, *found.classes, tile, parts, caps)
     names = {name: f"p{name}" for name in found.work}
-    steps = [s._replace(bindings=tuple(names.get(x, x) for x in s.bindings)) for s in made.steps]
-    work = {names[name]: (count, q.a.dtype) for name, count in found.work.items()}
-    return Plan((found.step, *steps), work | made.work)
+    for step in made.steps:
+        step.bindings = tuple(names.get(x, x) for x in step.bindings)
+    work = {names[name]: count * q.a.dtype.size for name, count in found.work.items()}
+    return Plan((found.step, *made.steps), work | made.scratch)
 
 
 def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile | None, parts: int, caps: Caps) -> Plan:
@@ -133,10 +137,10 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
         params += pack(f"<{len(GATHER_FIELDS)}I", *q.gather.words())
     groups = total if vector or tile.bk else -(-total // WORKGROUP[caps.kind])
     bindings.append("part" if splits > 1 else "out")
-    steps = [Step(program, tuple(bindings), params, spread(groups, caps))]
+    steps = [Step(program, params, spread(groups, caps), tuple(bindings))]
     work = {}
     if splits > 1:
-        work["part"] = (splits * batch * q.m * q.n, SUMS[carry])
+        work["part"] = splits * batch * q.m * q.n * SUMS[carry].size
         steps.append(_finish(product, splits, batch, carry, caps))
     return Plan(tuple(steps), work)
 
@@ -267,7 +271,7 @@ def _finish(product: Product, splits: int, batch: int, carry: str, caps: Caps) -
         words += words_of(c)
     params = pack(f"<{len(words)}I", *words) + scalar_bytes(product, epilogue, carry)
     bindings = ("part", "c", "out") if c is not None else ("part", "out")
-    return Step(program, bindings, params, spread(-(-count // 256), caps))
+    return Step(program, params, spread(-(-count // 256), caps), bindings)
 
 
 @cache

@@ -8,15 +8,13 @@ than their row's largest. Sums over CHUNK of k, even and odd k apart, go to f32;
 from functools import cache
 from struct import pack
 
-from ..dtypes import FLOAT16, DType
-from ..program import Caps, Program
+from ..dtypes import DType
+from ..program import Caps, Plan, Program, Step
 from . import elements, tiles
 from .layout import spread
 from .product import (
     Matrix,
-    Plan,
     Product,
-    Step,
     array_of,
     class_of,
     epilogue_key,
@@ -69,8 +67,8 @@ def plan(q: Product, limit: float, caps: Caps) -> Plan | None:
         words += words_of(q.c)
     params = pack(f"<{len(words)}I", *words) + scalar_bytes(q, epilogue, "f32")
     bindings = ("pa", "pb", *(("c",) if q.c is not None else ()), "out")
-    steps = (_pack(q, depth, tile, panels, caps), Step(program, bindings, params, spread(total, caps)))
-    return Plan(steps, {"pa": (panels[0][0], FLOAT16), "pb": (panels[1][0], FLOAT16)})
+    steps = (_pack(q, depth, tile, panels, caps), Step(program, params, spread(total, caps), bindings))
+    return Plan(steps, {"pa": 2 * panels[0][0], "pb": 2 * panels[1][0]})
 
 
 def _panel(x: Matrix, rows: int, tile: int, depth: int, q: Product) -> tuple[int, int, int, int, int]:
@@ -92,7 +90,7 @@ def _pack(q: Product, depth: int, tile: Tile, panels, caps: Caps) -> Step:
         orders += order
         total += groups * copies
     program = _pack_program(q.a.dtype, orders, caps)
-    return Step(program, ("a", "b", "pa", "pb"), pack(f"<{len(words)}I", *words), spread(total, caps))
+    return Step(program, pack(f"<{len(words)}I", *words), spread(total, caps), ("a", "b", "pa", "pb"))
 
 
 @cache

@@ -7,10 +7,10 @@ from functools import cache
 from struct import pack
 from typing import NamedTuple
 
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import tiles
 from .layout import spread
-from .product import Matrix, Product, Step
+from .product import Matrix, Product
 from .render import render
 
 ODD = 1.15  # what reading an operand element by element adds to the time of a tile
@@ -62,7 +62,7 @@ def padded(q: Product, classes: str, caps: Caps) -> Padded | None:
     )  # fmt: skip
     names = "".join(work)
     bindings = (*names, *(f"p{x}" for x in names))
-    step = Step(_program(names, caps), bindings, pack(f"<{len(words)}I", *words), spread(groups, caps))
+    step = Step(_program(names, caps), pack(f"<{len(words)}I", *words), spread(groups, caps), bindings)
     return Padded(product, classes.lower(), step, work)
 
 

@@ -8,9 +8,9 @@ from functools import cache
 from struct import pack
 
 from ..dtypes import Unsupported
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements, raw
-from .index import MAX_WORDS, Plan, coordinates
+from .index import MAX_WORDS, coordinates
 from .layout import grid, numel
 from .pointwise import GROUPS, WORKGROUP
 from .render import render
@@ -20,7 +20,7 @@ _U32 = 0xFFFFFFFF
 
 def plan(
     shape, item: int, strides, offset: int, rules: str, shifts, sizes, keep: str, diagonal: int, caps: Caps
-) -> Plan:
+) -> Step:
     """out[c] = source[offset + rule(c) . strides] for a fresh contiguous output; `shifts` and `sizes` are the rules'
     parameters; `keep` is "", "l" or "u": the triangle kept of the last two dimensions. The element's bits that stand
     for "outside" end the parameters.
@@ -43,7 +43,7 @@ def plan(
     vector = vector and all(s % 4 == 0 for s in strides[1:])
     program = _program(item, "".join(rules), keep, vector, caps)
     threads = -(-words[0] // (4 * GROUPS[caps.kind]))
-    return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+    return Step(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
 def _merge(shape, strides, rules, shifts, sizes, fixed: int):

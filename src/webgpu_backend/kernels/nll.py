@@ -2,10 +2,9 @@
 
 from functools import cache
 from struct import pack
-from typing import NamedTuple
 
 from ..dtypes import ALL, DType, carrier
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements
 from .expression import convert
 from .layout import View, grid
@@ -13,15 +12,9 @@ from .pointwise import WORKGROUP
 from .render import render
 
 
-class Plan(NamedTuple):
-    program: Program
-    params: bytes
-    grid: tuple[int, int, int]
-
-
 def forward(
     x: View, target: View, weight: View | None, out: DType, weigh: bool, ignore: int, site: int, caps: Caps
-) -> Plan:
+) -> Step:
     """x is [samples, classes, places], target [samples, places]; out and the weights are contiguous.
 
     A class that does not exist is reported as a fault at `site`.
@@ -39,12 +32,12 @@ def forward(
         weight.offset if weight else 0,
         site,
     )
-    return Plan(program, pack("<12Ii", *words, _index(ignore)), grid(n * places, WORKGROUP[caps.kind], caps))
+    return Step(program, pack("<12Ii", *words, _index(ignore)), grid(n * places, WORKGROUP[caps.kind], caps))
 
 
 def backward(
     shape, grad: View, target: View, weight: View | None, total: View | None, out: DType, ignore: int, caps: Caps
-) -> Plan:
+) -> Step:
     """grad and target are [samples, places]; out is contiguous, of `shape`, and zero but for one element a sample."""
     n, classes, places = shape
     program = _backward(
@@ -54,7 +47,7 @@ def backward(
         n * places, classes, places, grad.offset, *grad.strides, target.offset, *target.strides,
         weight.offset if weight else 0, total.offset if total else 0,
     )  # fmt: skip
-    return Plan(program, pack("<11Ii", *words, _index(ignore)), grid(n * places, WORKGROUP[caps.kind], caps))
+    return Step(program, pack("<11Ii", *words, _index(ignore)), grid(n * places, WORKGROUP[caps.kind], caps))
 
 
 def _index(ignore: int) -> int:
@@ -96,8 +89,8 @@ def _forward(x, target, weight, out, weigh, caps) -> Program:
         weigh=weigh,
         workgroup=WORKGROUP[caps.kind],
     )
-    access = "".join("w" if w else "r" for *_, w in names) + "w"
-    return Program(f"nll_loss_{x.short}_{target.short}_{out.short}", text, access, 52)
+    access = "".join("w" if w else "r" for *_, w in names)
+    return Program(f"nll_loss_{x.short}_{target.short}_{out.short}", text, access, 52, guarded=True)
 
 
 @cache

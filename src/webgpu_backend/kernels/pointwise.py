@@ -7,7 +7,7 @@ from struct import pack
 from typing import NamedTuple
 
 from ..dtypes import ALL, UINT32, DType, carrier
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements, library, numbers
 from .expression import Emitter, convert, wgsl_type
 from .layout import View, broadcast_strides, collapse, contiguous_strides, grid, numel, order_by, spread
@@ -44,19 +44,6 @@ class Spec:
     checked: bool = False
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A planned dispatch; the bytes of scalars, one for each of `packers`, follow `params`. `turned` are the parameters
-    to walk backwards, where that is worth it."""
-
-    program: Program
-    params: bytes
-    turned: bytes | None
-    grid: tuple[int, int, int]
-    bindings: tuple[int, ...]  # indices into inputs + outputs, in binding order
-    packers: tuple[Callable[[object], bytes], ...]
-
-
 class Recipe(NamedTuple):
     """What a dispatch computes: enough to plan it again as part of another."""
 
@@ -68,18 +55,7 @@ class Recipe(NamedTuple):
     length: int  # of the parameters before the scalars
 
 
-class Described(bytes):
-    """The parameters of a plain elementwise dispatch, which say what it computes; scalars may follow them."""
-
-    recipe: Recipe
-
-    def __add__(self, scalars: bytes) -> "Described":
-        longer = _described(Described, bytes.__add__(self, scalars))
-        longer.recipe = self.recipe
-        return longer
-
-
-_described = bytes.__new__
+Packers = tuple[Callable[[object], bytes], ...]
 
 
 def plan(
@@ -90,8 +66,9 @@ def plan(
     owned: list[bool],
     aliases: list[int | None],
     caps: Caps,
-) -> Kernel:
-    """Plans one call. An input of None is a scalar parameter. `owned[k]`: padding after output k may be written.
+) -> tuple[Step, Packers]:
+    """Plans one call: the step over the tensors among the inputs and then the outputs, and what packs the numbers that
+    follow its parameters. An input of None is a number. `owned[k]`: padding after output k may be written.
     `aliases[i]`: the output that shares input i's buffer and layout, bound once.
     """
     if spec.name == "copy" and spec.source == "a":
@@ -165,13 +142,11 @@ def plan(
     turned = None
     if reversible and n * sum(v.dtype.size for v, m in zip(views, modes) if m == "l") >= TURNED:
         turned = pack(f"<{len(words)}I", n, groups[0] * groups[1] - 1, *words[2:])
-    bound = tuple(i for i in tensor_inputs if aliases[i] is None) + tuple(len(inputs) + k for k in range(len(outputs)))
+    bound = tuple(k for k, i in enumerate(tensor_inputs) if aliases[i] is None) + tuple(range(n_in, len(views)))
+    recipe = None
     if len(outputs) == 1 and not any(a is not None for a in aliases):
-        params, turned = Described(params), turned and Described(turned)
-        params.recipe = Recipe(spec, compute, tuple(inputs), outputs[0], owned[0], len(params))
-        if turned:
-            turned.recipe = params.recipe
-    return Kernel(program, params, turned, groups, bound, packers)
+        recipe = Recipe(spec, compute, tuple(inputs), outputs[0], owned[0], len(params))
+    return Step(program, params, groups, bound, turned=turned, meaning=recipe), packers
 
 
 def _straight(modes) -> bool:

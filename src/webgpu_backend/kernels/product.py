@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..dtypes import DType
-from ..program import Caps, Program
+from ..program import Caps, Plan
 from . import elements
 from .expression import Emitter, wgsl_type
 from .numbers import PACKERS
@@ -87,18 +87,16 @@ class Product:
         )  # fmt: skip
 
 
-class Step(NamedTuple):
-    """A dispatch; `bindings` names its buffers: a, b, c, out, or one of the plan's own."""
-
-    program: Program
-    bindings: tuple[str, ...]
-    params: bytes
-    grid: tuple[int, int, int]
+BUFFERS = ("a", "b", "c", "out")
 
 
-class Plan(NamedTuple):
-    steps: tuple[Step, ...]
-    work: dict[str, tuple[int, DType]]  # elements and dtype of the buffers between the steps
+def numbered(plan: Plan, names: tuple[str, ...] = BUFFERS) -> Plan:
+    """A plan whose steps name their buffers, and whose scratch is named too, with numbers in place of the names."""
+    places = {name: i for i, name in enumerate((*names, *plan.scratch))}
+    for step in plan.steps:
+        step.bindings = tuple([places[name] for name in step.bindings])
+    plan.scratch = tuple(plan.scratch.values())
+    return plan
 
 
 UNITS = {"k": 4, "r": 4, "v": 4, "8": 8, "o": 8}

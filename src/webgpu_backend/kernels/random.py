@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cache
+from struct import pack
 
 from ..dtypes import ALL, BOOL, FLOAT32, DType, carrier
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements
 from .expression import convert
 from .layout import grid
@@ -56,13 +57,15 @@ DISTRIBUTIONS: dict[str, Distribution] = {d.name: d for d in (
 )}  # fmt: skip
 
 
-def plan(name: str, dtype: DType, n: int, caps: Caps) -> tuple[Program, tuple[int, int, int]]:
-    """The program that fills `n` elements of a contiguous tensor, and its grid."""
-    return _program(name, dtype.name, caps), grid_of(n, caps)
+def plan(name: str, dtype: DType, n: int, offset: int, numbers: bytes, caps: Caps) -> Step:
+    """Fills `n` elements of a contiguous tensor from `offset` on. Inputs come first."""
+    return _drawing(_program(name, dtype.name, caps), n, offset, numbers, caps)
 
 
-def grid_of(n: int, caps: Caps) -> tuple[int, int, int]:
-    return grid(-(-n // (4 * GROUPS[caps.kind])), WORKGROUP[caps.kind], caps)
+def _drawing(program: Program, n: int, offset: int, numbers: bytes, caps: Caps) -> Step:
+    """Parameters are the elements, where they go in groups of four, the place in the stream, and numbers."""
+    where = grid(-(-n // (4 * GROUPS[caps.kind])), WORKGROUP[caps.kind], caps)
+    return Step(program, pack("<II", n, offset // 4) + bytes(16) + numbers, where, draw=8)
 
 
 @cache
@@ -109,9 +112,9 @@ def _convert(text: str, source: str, target: str) -> str:
     return convert(text, source, target)
 
 
-def plan_dropout(dtype: DType, n: int, caps: Caps) -> tuple[Program, tuple[int, int, int]]:
-    """Input, result and mask in one kernel."""
-    return _dropout(dtype.name, caps), grid_of(n, caps)
+def plan_dropout(dtype: DType, n: int, offset: int, chance: float, caps: Caps) -> Step:
+    """Input (from `offset` on), result and mask in one kernel."""
+    return _drawing(_dropout(dtype.name, caps), n, 0, pack("<ffI", chance, 1 / (1 - chance), offset // 4), caps)
 
 
 @cache

@@ -9,14 +9,13 @@ from functools import cache
 from struct import pack
 
 from ..dtypes import DType, Unsupported, carrier
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements, raw
 from .expression import Emitter, wgsl_type
 from .index import (
     MAX_BINDINGS,
     MAX_WORDS,
     Axis,
-    Plan,
     coordinates,
     dot,
     index_bindings,
@@ -42,7 +41,7 @@ def atomic(how: str, dtype: DType) -> bool:
     return how == "set" or dtype.size <= 4 or (how == "sum" and dtype.name in ("int64", "uint64"))
 
 
-def plan(shape, dtype: DType, how: str, target, value, axes: list[Axis], caps: Caps, windowed: bool = False) -> Plan:
+def plan(shape, dtype: DType, how: str, target, value, axes: list[Axis], caps: Caps, windowed: bool = False) -> Step:
     """target[offset + c . strides + sum of index * step] (how)= value[c], for every c in `shape`.
 
     `target` and `value` are (strides, offset); a value of None is one element whose bits end the parameters.
@@ -71,7 +70,7 @@ def plan(shape, dtype: DType, how: str, target, value, axes: list[Axis], caps: C
     sizes = tuple(a.size for a in axes)
     program = _program(kind, how, rank, sizes, source is not None, vector, windowed, caps)
     threads = -(-n // (4 if vector else GROUPS[caps.kind]))
-    return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+    return Step(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
 @cache
@@ -121,10 +120,10 @@ def _program(
         groups=1 if vector else GROUPS[caps.kind],
         lanes=4 if vector else 1,
     )
-    access = "r" * (len(sizes) + tensor) + "ww"
+    access = "r" * (len(sizes) + tensor) + "w"
     tag = "".join("li"[s == 4] for s in sizes) + "c" * (not tensor) + "_window" * windowed
     name = f"scatter_{how}_{dtype.short}{'v' if vector else ''}{rank}{tag}"
-    return Program(name, text, access, 4 * len(fields))
+    return Program(name, text, access, 4 * len(fields), guarded=True)
 
 
 def combiner(how: str, dtype: DType, caps: Caps) -> tuple[str, list[str]]:
@@ -187,7 +186,7 @@ def _from_bits(dtype: DType) -> str:
 # -- lists: for what no atomic can do
 
 
-def plan_link(shape, target, axes: list[Axis], caps: Caps) -> Plan:
+def plan_link(shape, target, axes: list[Axis], caps: Caps) -> Step:
     """Every element of `shape` is put at the head of the list of the target element it indexes.
 
     Binds the index tensors, head (an int32 per element of a contiguous target, -1: none) and next (an int32 per
@@ -200,7 +199,7 @@ def plan_link(shape, target, axes: list[Axis], caps: Caps) -> Plan:
         raise Unsupported("webgpu: too many index tensors for one kernel")
     program = _link_program(rank, tuple(a.size for a in axes), caps)
     threads = -(-n // GROUPS[caps.kind])
-    return Plan(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+    return Step(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
 
 
 @cache
@@ -229,7 +228,7 @@ def _link_program(rank: int, sizes, caps: Caps) -> Program:
         lanes=1,
     )
     tag = "".join("li"[s == 4] for s in sizes)
-    return Program(f"scatter_link_{rank}{tag}", text, "r" * len(sizes) + "www", 4 * len(fields))
+    return Program(f"scatter_link_{rank}{tag}", text, "r" * len(sizes) + "ww", 4 * len(fields), guarded=True)
 
 
 WALK = 32768  # list elements per dispatch: a software driver stops silently after 65,535 loop trips

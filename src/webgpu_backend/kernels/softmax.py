@@ -10,7 +10,7 @@ from struct import pack
 from typing import NamedTuple
 
 from ..dtypes import DType
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements
 from .layout import View, spread
 from .render import render
@@ -21,12 +21,6 @@ UNITS = 4  # groups of four that a thread holds of each input, at best; register
 BUSY = 65536  # threads from which the adapter is full
 
 
-class Plan(NamedTuple):
-    program: Program
-    params: bytes
-    grid: tuple[int, int, int]
-
-
 class Walk(NamedTuple):
     """`along` threads to a row, `across` rows to a workgroup; `units` groups held by a thread, 0: streamed."""
 
@@ -35,7 +29,7 @@ class Walk(NamedTuple):
     units: int
 
 
-def plan(op: str, inputs: list[View], out: DType, caps: Caps) -> Plan | None:
+def plan(op: str, inputs: list[View], out: DType, caps: Caps) -> Step | None:
     """`op` is softmax or log_softmax, or one with `_backward`, over the last dimension of views with two dimensions;
     the output is fresh and contiguous. None where this kernel is not the one to take."""
     m, k = inputs[0].sizes
@@ -54,7 +48,7 @@ def plan(op: str, inputs: list[View], out: DType, caps: Caps) -> Plan | None:
         return None
     program = _program(op, tuple(v.dtype for v in inputs), out, ragged, walk, caps)
     words = [m, k, *(w for v in inputs for w in (v.offset, v.strides[0]))]
-    return Plan(program, pack(f"<{len(words)}I", *words), spread(-(-m // walk.across), caps))
+    return Step(program, pack(f"<{len(words)}I", *words), spread(-(-m // walk.across), caps))
 
 
 def _walk(m: int, k: int, count: int, caps: Caps) -> Walk | None:

@@ -9,10 +9,9 @@ from functools import cache
 from struct import pack
 
 from ..dtypes import FLOAT32, DType
-from ..program import Caps, Program
+from ..program import Caps, Program, Step
 from . import elements
 from .layout import grid
-from .product import Step
 from .render import render
 
 _FIELDS = {
@@ -30,9 +29,7 @@ def step(kind: str, dtype: DType, total: int, words, caps: Caps, flip: bool = Fa
     `total` tiles. `bias`: offset and stride."""
     program = _program(kind, dtype, flip, bool(bias), caps)
     words = [total, *words, *bias]
-    sources = ("source", "weight") if kind == "out" else ()
-    bindings = ("a", *sources, "c", "out") if bias else ("a", *sources, "out")
-    return Step(program, bindings, pack(f"<{len(words)}I", *words), grid(total, 128, caps))
+    return Step(program, pack(f"<{len(words)}I", *words), grid(total, 128, caps))
 
 
 @cache

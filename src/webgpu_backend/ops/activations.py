@@ -123,7 +123,7 @@ _LOG_SIGMOID_BACKWARD = expression("log_sigmoid_backward", "a * sigmoid(-b)", 2)
 @custom("log_sigmoid_forward")
 def log_sigmoid_forward(self):
     """The buffer is for the CPU's backward alone; other devices leave it empty."""
-    return runner(_LOG_SIGMOID).unary(self), T.empty((0,), self.dtype)
+    return runner(_LOG_SIGMOID)(self), T.empty((0,), self.dtype)
 
 
 @choose("log_sigmoid_backward")
@@ -160,7 +160,7 @@ def _halves(tensor, dim):
 
 @custom("glu")
 def glu(self, dim=-1):
-    return runner(_GLU).binary(*_halves(self, dim))
+    return runner(_GLU)(*_halves(self, dim))
 
 
 @custom("glu_backward")
@@ -168,6 +168,6 @@ def glu_backward(grad_output, self, dim):
     value, gate = _halves(self, dim)
     result = T.empty(self.shape, self.dtype)
     for_value, for_gate = _halves(result, dim)
-    runner(_GLU_VALUE_BACKWARD).call_into((grad_output, gate), (), (for_value,))
-    runner(_GLU_GATE_BACKWARD).call_into((grad_output, value, gate), (), (for_gate,))
+    runner(_GLU_VALUE_BACKWARD).into((grad_output, gate), (for_value,))
+    runner(_GLU_GATE_BACKWARD).into((grad_output, value, gate), (for_gate,))
     return result

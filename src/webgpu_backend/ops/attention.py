@@ -1,34 +1,21 @@
 """scaled_dot_product_attention: the fused kernels where they apply, torch's own composite elsewhere."""
 
 import math
-from struct import pack
 
 import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
-from ..kernels import attention as single
-from ..kernels import attention_half as half
-from ..kernels.attention import FEW, MAX_HEAD, Mask, Shape, Strides, plan, plan_delta
-from ..launch import caps, launch
+from ..kernels import attention_plans as plans
+from ..kernels.attention import MAX_HEAD, Mask, Shape, Strides
+from ..plan import caps, launch, planned
 from .copy import fill
 from .philox import DEFAULT
-from .remember import remembered
 from .table import custom, traced
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 # Scores up to this many are cheaper as products on a software adapter, which has no use for workgroup memory.
 SMALL_SCORES = {"gpu": 0, "cpu": 1 << 24}
-_steps: dict[tuple, tuple] = {}
-
-
-def _planned(key: tuple, make):
-    found = _steps.get(key)
-    if found is None:
-        if len(_steps) > 4096:
-            _steps.clear()
-        found = _steps[key] = make()
-    return found
 
 
 def _strides(x: torch.Tensor) -> Strides:
@@ -59,117 +46,58 @@ def _shape(q, k, v) -> Shape:
     return Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3])
 
 
-def _plan(mode: str, shape: Shape, dtype, operands, mask, causal: bool, scale: float, dropout: bool, fused=False):
-    few = mode == "forward" and shape.l * (shape.heads // shape.shared) <= FEW
-    if not few and not dropout and half.fits(mode, shape, dtype, scale, caps()):
-        return half.plan(mode, shape, dtype, operands, mask, causal, scale, caps(), fused)
-    return plan(mode, shape, dtype, operands, mask, causal, scale, caps(), dropout, fused)
-
-
-def _fuses(shape: Shape, dtype, scale: float) -> bool:
-    """Whether one kernel finds all gradients."""
-    if 4 * shape.batch * shape.heads * shape.l * shape.e > caps().max_binding:
-        return False
-    return (half if half.fits("keys", shape, dtype, scale, caps()) else single).fuses(shape, caps())
-
-
-def _dropout(probability: float) -> bytes:
-    """A draw of its own for each call: see DROPOUT in the kernels."""
-    if not probability:
-        return b""
-    rest = 1.0 / (1.0 - probability) if probability < 1.0 else 0.0
-    return DEFAULT.take(4) + pack("<If", min(round(probability * 2**32), 2**32 - 1), rest)
-
-
-def forward(q, k, v, mask, causal: bool, scale: float, drop: bytes = b""):
+@planned
+def forward(q, k, v, mask, causal: bool, scale: float, dropout: float, draw):
     """Four-dimensional operands; returns the output and the rows' log-sum-exp, in powers of two."""
     q, k, v = _ready(q), _ready(k), _ready(v)
     shape = _shape(q, k, v)
     mask, how = _mask(mask, shape)
     operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v)}
-    key = ("forward", q.dtype, shape, *operands.values(), how, causal, scale, not drop)
-    step, merge, splits, bounds, tiles = _planned(
-        key, lambda: _plan("forward", shape, T.dtype_of(q), operands, how, causal, scale, bool(drop))
-    )
     out = T.empty((*q.shape[:3], shape.v), q.dtype)
     lse = T.empty(q.shape[:3], torch.float32)
-    inputs = (q, k, v) if mask is None else (q, k, v, mask)
-    if bounds is not None:
-        sizes = T.empty((tiles, 8), torch.float32)
-        launch(bounds.program, (q, k, v, sizes), bounds.params, bounds.grid)
-        inputs = (*inputs, sizes)
-    if merge is None:
-        launch(step.program, (*inputs, lse, out), step.params + drop, step.grid)
-        return out, lse
-    part_stats = T.empty((*q.shape[:3], splits, 2), torch.float32)
-    part_out = T.empty((*q.shape[:3], splits, shape.v), torch.float32)
-    launch(step.program, (*inputs, part_stats, part_out), step.params + drop, step.grid)
-    launch(merge.program, (part_stats, part_out, lse, out), merge.params, merge.grid)
+    plan = plans.forward(shape, T.dtype_of(q), operands, how, causal, scale, dropout, caps())
+    launch(plan, q, k, v, mask, lse, out, draw=draw)
     return out, lse
 
 
-def backward(grad, q, k, v, mask, out, lse, causal: bool, scale: float, wanted, together: bool, drop: bytes = b""):
+@planned
+def backward(
+    grad, q, k, v, mask, out, lse, causal: bool, scale: float, dropout: float, draw, wanted: tuple, together: bool
+):
     """Gradients of q, k and v; `wanted` says which. `together`: one kernel, in which dq is summed in any order."""
     q, k, v, grad = _ready(q), _ready(k), _ready(v), _ready(grad)
     shape = _shape(q, k, v)
     mask, how = _mask(mask, shape)
     dtype = T.dtype_of(q)
     operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v), "g": _strides(grad)}
-    key = (q.dtype, shape, *operands.values(), how, causal, scale, not drop)
-    stats = T.empty((2, *lse.shape), torch.float32)
-    step = _planned(("delta", *key), lambda: plan_delta(shape, dtype, operands["g"], caps()))
-    launch(step.program, (grad, out, lse, stats), step.params, step.grid)
-    operands_in = (q, k, v, grad)
-    sizes = None
-
-    def run(mode, outputs, fused=False):
-        nonlocal sizes
-        step, _, _, bounds, tiles = _planned(
-            (mode, fused, *key), lambda: _plan(mode, shape, dtype, operands, how, causal, scale, bool(drop), fused)
-        )
-        inputs = operands_in if mask is None else (*operands_in, mask)
-        if bounds is not None:
-            if sizes is None:
-                sizes = T.empty((tiles, 8), torch.float32)
-                launch(bounds.program, (*operands_in, stats, sizes), bounds.params, bounds.grid)
-            inputs = (*inputs, sizes)
-        launch(step.program, (*inputs, stats, *outputs), step.params + drop, step.grid)
-
     dq = dk = dv = None
-    if wanted[1] or wanted[2]:
+    both = wanted[1] or wanted[2]
+    if both:
         dk, dv = T.empty(k.shape, k.dtype), T.empty(v.shape, v.dtype)
-    if wanted[0] and dk is not None and together and not drop and _fuses(shape, dtype, scale):
-        sums = fill(T.empty(q.shape, torch.float32), 0)
-        run("keys", (dk, dv, sums), fused=True)
-        return sums.to(q.dtype), dk, dv
-    if wanted[0]:
+    fused = wanted[0] and both and together and not dropout and plans.fuses(shape, dtype, scale, caps())
+    if fused:
+        dq = fill(T.empty(q.shape, torch.float32), 0)
+    elif wanted[0]:
         dq = T.empty(q.shape, q.dtype)
-        run("queries", (dq,))
-    if dk is not None:
-        run("keys", (dk, dv))
-    return dq, dk, dv
+    plan = plans.backward(shape, dtype, operands, how, causal, scale, dropout, (wanted[0], both), fused, caps())
+    launch(plan, q, k, v, grad, mask, out, lse, dq, dk, dv, draw=draw)
+    return dq.to(q.dtype) if fused else dq, dk, dv
 
 
-# Without dropout, whose draw is in the parameters, a repeated call records what its first one did.
-_forward, _backward = remembered(forward), remembered(backward)
-_output = remembered(lambda *args: forward(*args)[0])  # where no gradient follows
-
-
-def forget() -> None:
-    """Drops every plan: for who changes the tuning table."""
-    _steps.clear()
-    for call in (_forward, _backward, _output):
-        call.forget()
+@planned
+def _output(*args):
+    """Where no gradient follows."""
+    return forward(*args)[0]
 
 
 class Attention(torch.autograd.Function):
     """The fused kernels with their gradient; a gradient of that is torch's, through the composed formula."""
 
     @staticmethod
-    def forward(ctx, q, k, v, mask, causal, scale, drop):
-        out, lse = forward(q, k, v, mask, causal, scale, drop) if drop else _forward(q, k, v, mask, causal, scale)
+    def forward(ctx, q, k, v, mask, *rest):
+        out, lse = forward(q, k, v, mask, *rest)
         ctx.save_for_backward(q, k, v, mask, out, lse)
-        ctx.causal, ctx.scale, ctx.drop = causal, scale, drop
+        ctx.causal, ctx.scale, ctx.dropout, ctx.draw = rest
         return out
 
     @staticmethod
@@ -177,14 +105,13 @@ class Attention(torch.autograd.Function):
         q, k, v, mask, out, lse = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():
-            if ctx.drop:
+            if ctx.dropout:
                 raise NotImplementedError("webgpu: the second derivative of attention with dropout")
-            return (*_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 4)
+            return (*_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 5)
         with torch.no_grad():
             together = not torch.are_deterministic_algorithms_enabled()
-            args = (grad, q, k, v, mask, out, lse, ctx.causal, ctx.scale, wanted, together)
-            found = backward(*args, ctx.drop) if ctx.drop else _backward(*args)
-            return (*found, *[None] * 4)
+            rest = (ctx.causal, ctx.scale, ctx.dropout, ctx.draw, wanted, together)
+            return (*backward(grad, q, k, v, mask, out, lse, *rest), *[None] * 5)
 
 
 class Products(torch.autograd.Function):
@@ -300,14 +227,12 @@ def scaled_dot_product_attention(
             attn_mask = attn_mask.float()
         return _composed(*wide, attn_mask, is_causal, scale).to(query.dtype)
     scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
-    drop = _dropout(dropout_p)
+    draw = DEFAULT.take(4) if dropout_p else None  # for this call alone: see DROPOUT in the kernels
     q, k, v = _four(query), _four(key), _four(value)
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        out = Attention.apply(q, k, v, attn_mask, is_causal, scale, drop)
-    elif drop:
-        out, _ = forward(q, k, v, attn_mask, is_causal, scale, drop)
+        out = Attention.apply(q, k, v, attn_mask, is_causal, scale, dropout_p, draw)
     else:
-        out = _output(q, k, v, attn_mask, is_causal, scale)
+        out = _output(q, k, v, attn_mask, is_causal, scale, dropout_p, draw)
     return out if query.dim() == 4 else out.reshape(*query.shape[:-1], value.shape[-1])
 
 
@@ -330,13 +255,13 @@ _ours = torch.ops.webgpu_backend
 
 @torch.library.impl(_library, "attention", "PrivateUse1")
 def _attention(q, k, v, mask, causal, scale):
-    return _forward(q, k, v, mask, causal, scale)
+    return forward(q, k, v, mask, causal, scale, 0.0, None)
 
 
 @torch.library.impl(_library, "attention_backward", "PrivateUse1")
 def _attention_backward(grad, q, k, v, mask, out, lse, causal, scale):
     together = not torch.are_deterministic_algorithms_enabled()
-    return _backward(grad, q, k, v, mask, out, lse, causal, scale, (True, True, True), together)
+    return backward(grad, q, k, v, mask, out, lse, causal, scale, 0.0, None, (True, True, True), together)
 
 
 @torch.library.register_fake("webgpu_backend::attention", lib=_library)

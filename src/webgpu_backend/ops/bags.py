@@ -5,13 +5,12 @@ import torch
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import bag
-from ..launch import caps, launch_guarded
-from ..runtime.faults import site
+from ..plan import caps, launch
+from ..plan.faults import site
 from .copy import fill
 from .elementwise import _scalar_name
 from .indexing import INDEX_SIZE
 from .put import index_put_
-from .remember import remembered
 from .rows import rows_into
 from .table import custom
 
@@ -21,7 +20,6 @@ _NONE = 0xFFFFFFFF
 
 
 @custom("_embedding_bag", "_embedding_bag_forward_only")
-@remembered
 def embedding_bag(
     weight, indices, offsets, scale_grad_by_freq=False, mode=SUM, sparse=False, per_sample_weights=None,
     include_last_offset=False, padding_idx=-1,
@@ -70,7 +68,7 @@ def embedding_bag(
             T.dtype_of(weight), indices.element_size(), largest, per_sample_weights is not None, numbers, caps()
         )
         for plan in plans:
-            launch_guarded(plan.program, tuple(tensors), plan.params, plan.grid)
+            launch(plan, *tensors)
     if mode == MEAN and not at_once:
         out = out / sizes.clamp(min=1).unsqueeze(1).to(wide)
     if not largest:

@@ -10,31 +10,32 @@ from ..kernels import conv_depthwise as depthwise
 from ..kernels.conv import Convolution, plan
 from ..kernels.layout import numel
 from ..kernels.product import Gather, Matrix, Product
-from ..launch import caps
+from ..plan import caps, launch
 from . import conv_few as few
 from . import conv_tables as tables
 from . import winograd
 from .copy import fill
 from .matmul import one_of
-from .product import key_of, matrix, output, planned, plans, remember, run, supported
-from .remember import remembered
+from .product import matrix, multiply, output, supported
 from .table import custom
 
 aten = torch.ops.aten
+
+
+def _three(values, default) -> tuple:
+    """A number for each of three dimensions."""
+    return (default,) * (3 - len(values)) + tuple(values)
 
 
 class Geometry:
     """A convolution as if it were three-dimensional: x windows over, y positions; `groups` blocks of channels."""
 
     def __init__(self, x_shape, y_shape, weight_shape, stride, padding, dilation, groups, small=False):
-        def three(values, default):
-            return (default,) * (3 - len(values)) + tuple(values)
-
         self.batch, self.dims = x_shape[0], len(x_shape) - 2
         self.x_channels, self.y_channels = x_shape[1] // groups, y_shape[1] // groups  # per group
-        self.x_sizes, self.y_sizes = three(x_shape[2:], 1), three(y_shape[2:], 1)
-        self.window = three(weight_shape[2:], 1)
-        self.stride, self.padding, self.dilation = three(stride, 1), three(padding, 0), three(dilation, 1)
+        self.x_sizes, self.y_sizes = _three(x_shape[2:], 1), _three(y_shape[2:], 1)
+        self.window = _three(weight_shape[2:], 1)
+        self.stride, self.padding, self.dilation = _three(stride, 1), _three(padding, 0), _three(dilation, 1)
         self.groups, self.small = groups, small  # small: every tensor fits one binding
         self.taps = self.window[0] * self.window[1] * self.window[2]
         self.x_count = self.x_sizes[0] * self.x_sizes[1] * self.x_sizes[2]
@@ -84,17 +85,14 @@ class Geometry:
             self.x_sizes if moved else self.y_sizes, self.window, self.stride, self.padding, self.dilation,
         )  # fmt: skip
 
-    def tables(self, moved: bool, image: torch.Tensor, channels: int, positions, phase=None):
+    def tables(self, moved: bool, image: torch.Tensor, channels: int, positions, phase=None) -> tuple:
+        """What the tables for an image are made of."""
         strides = image.stride()
         spatial = (0,) * (5 - len(strides)) + tuple(strides[2:])
-        return tables.tables(
+        return (
             moved, channels, self.y_sizes if moved else self.x_sizes, (strides[1], *spatial), positions, self.window,
             self.stride, self.padding, self.dilation, phase,
         )  # fmt: skip
-
-
-def _bias_key(bias) -> tuple:
-    return () if bias is None else key_of(bias)
 
 
 def _bias(bias) -> Matrix | None:
@@ -103,40 +101,39 @@ def _bias(bias) -> Matrix | None:
 
 def forward(x, weight, bias, y_shape, stride, padding, dilation, groups):
     """y = x * weight; weight is [y channels, x channels / groups, window]."""
-    key = ("conv", *key_of(x), *key_of(weight), *_bias_key(bias), y_shape, stride, padding, dilation, groups)
     small = tables.bindable(numel(y_shape), x, weight)
-    found = tables.find(key) if small else None
-    if found is not None:
-        return tables.run(found, weight, x, bias)
-    call = plans.get(key)
-    if call is None:
-        g = Geometry(x.shape, y_shape, weight.shape, stride, padding, dilation, groups, small)
-        if winograd.served(g, x.dtype):
-            return winograd.forward(x, weight, bias, y_shape, padding)
-        if g.gathered(x.dtype, g.y_channels, g.y_count):
-            return tables.run(_plan_forward(key, g, x, weight, bias, y_shape), weight, x, bias)
-        if g.single(x.dtype):
-            made = depthwise.plan(g.alone(False, x), "g", matrix(weight, 0, 0), _bias(bias), T.dtype_of(x), caps())
-            return tables.run(tables.remember(key, y_shape, x.dtype, made), weight, x, bias)
-        if few.served(g, x.dtype, False):
-            return few.convolve(g, key, x, weight, bias, y_shape, False)
-        rows, k = g.y_channels, g.x_channels * g.taps
-        a = matrix(weight, k, 1, 0, rows * k)
-        out = Matrix(T.dtype_of(x), 0, g.y_count, 1, y_shape[1] * g.y_count, rows * g.y_count)
-        c = None if bias is None else matrix(bias, bias.stride(0), 0, 0, rows * bias.stride(0))
-        sn, sc = x.stride(0), x.stride(1)
-        gather = None
-        b = matrix(x, 0, 0, sn, g.x_channels * sc)
-        if g.pointwise and x.is_contiguous():
-            b = b._replace(row=1, col=sc)
-        else:
-            gather = g.gather("g", x, g.y_sizes)
-        found = Product(rows, g.y_count, k, a, b, out, c, g.batch, groups, gather=gather)
-        call = remember(key, planned(y_shape, found, x.dtype))
-    return run(call, weight, x, bias)
+    g = Geometry(x.shape, y_shape, weight.shape, stride, padding, dilation, groups, small)
+    if winograd.served(g, x.dtype):
+        return winograd.forward(x, weight, bias, y_shape, padding)
+    if g.gathered(x.dtype, g.y_channels, g.y_count):
+        return _forward_by_tables(g, x, weight, bias, y_shape)
+    if g.single(x.dtype):
+        return _depthwise("g", g.alone(False, x), x, weight, bias, y_shape)
+    if few.served(g, x.dtype, False):
+        return few.convolve(g, x, weight, bias, y_shape, False)
+    rows, k = g.y_channels, g.x_channels * g.taps
+    a = matrix(weight, k, 1, 0, rows * k)
+    out = Matrix(T.dtype_of(x), 0, g.y_count, 1, y_shape[1] * g.y_count, rows * g.y_count)
+    c = None if bias is None else matrix(bias, bias.stride(0), 0, 0, rows * bias.stride(0))
+    sn, sc = x.stride(0), x.stride(1)
+    gather = None
+    b = matrix(x, 0, 0, sn, g.x_channels * sc)
+    if g.pointwise and x.is_contiguous():
+        b = b._replace(row=1, col=sc)
+    else:
+        gather = g.gather("g", x, g.y_sizes)
+    found = Product(rows, g.y_count, k, a, b, out, c, g.batch, groups, gather=gather)
+    return multiply(y_shape, x.dtype, found, weight, x, bias)
 
 
-def _plan_forward(key, g: Geometry, x, weight, bias, y_shape):
+def _depthwise(kind: str, q: depthwise.Depthwise, image, weight, bias, shape):
+    out = T.empty(shape, image.dtype)
+    plan = depthwise.plan(q, kind, matrix(weight, 0, 0), _bias(bias), T.dtype_of(image), caps())
+    launch(plan, weight, image, bias, out)
+    return out
+
+
+def _forward_by_tables(g: Geometry, x, weight, bias, y_shape):
     rows, k = g.y_channels, g.x_channels * g.taps
     channel = x.stride(1)
     product = Convolution(
@@ -145,57 +142,49 @@ def _plan_forward(key, g: Geometry, x, weight, bias, y_shape):
         Matrix(T.dtype_of(x), 0, g.y_count, 1, rows * g.y_count, y_shape[1] * g.y_count), _bias(bias),
         plain=g.pointwise and x.is_contiguous(), single=g.inside,
     )  # fmt: skip
-    made = plan(product, caps())
-    return tables.remember(key, y_shape, x.dtype, made, lambda: g.tables(False, x, g.x_channels, g.y_sizes))
+    out = T.empty(y_shape, x.dtype)
+    geometry = g.tables(False, x, g.x_channels, g.y_sizes)
+    tables.convolve(plan(product, caps()), weight, x, bias, out, geometry)
+    return out
 
 
 def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups):
     """dx of `forward`, which is also the transposed convolution of dy."""
-    key = ("conv_t", *key_of(dy), *key_of(weight), *_bias_key(bias), x_shape, stride, padding, dilation, groups)
     small = tables.bindable(numel(x_shape), dy, weight)
     g = Geometry(x_shape, dy.shape, weight.shape, stride, padding, dilation, groups, small)
     if g.single(dy.dtype):
-        found = tables.find(key)
-        if found is None:
-            kind = "u" if g.stride == (1, 1, 1) else "t"
-            made = depthwise.plan(g.alone(True, dy), kind, matrix(weight, 0, 0), _bias(bias), T.dtype_of(dy), caps())
-            found = tables.remember(key, x_shape, dy.dtype, made)
-        return tables.run(found, weight, dy, bias)
+        return _depthwise("u" if g.stride == (1, 1, 1) else "t", g.alone(True, dy), dy, weight, bias, x_shape)
     if winograd.served(g, dy.dtype):
         return winograd.backward_image(dy, weight, bias, x_shape, padding)
     if few.served(g, dy.dtype, True):
-        return few.convolve(g, key, dy, weight, bias, x_shape, True)
+        return few.convolve(g, dy, weight, bias, x_shape, True)
     if g.some and max(stride) > 1 and max(dilation) == 1:
         return _by_phases(dy, weight, bias, x_shape, stride, padding, groups, g)
     if g.gathered(dy.dtype, g.x_channels, g.x_count):
-        turned = g.turned(weight)
-        found = tables.find(key) or _plan_image(key, g, dy, turned, bias, x_shape)
-        return tables.run(found, turned, dy, bias)
-    call = plans.get(key)
+        out = T.empty(x_shape, dy.dtype)
+        _image_by_tables(g, dy, g.turned(weight), bias, out)
+        return out
+    rows, k = g.x_channels, g.y_channels * g.taps
     if g.taps > 1:
         # Rows of the left operand are x channels: its k must count (y channel, tap) with one stride.
         weight = weight.view(groups, g.y_channels, g.x_channels, g.taps).transpose(1, 2).contiguous()
-    if call is None:
-        rows, k = g.x_channels, g.y_channels * g.taps
-        if g.taps > 1:
-            a = matrix(weight, k, 1, 0, rows * k)
-        else:
-            a = matrix(weight, 1, g.x_channels, 0, rows * k)
-        out = Matrix(T.dtype_of(dy), 0, g.x_count, 1, x_shape[1] * g.x_count, rows * g.x_count)
-        c = None if bias is None else matrix(bias, bias.stride(0), 0, 0, rows * bias.stride(0))
-        b = matrix(dy, 0, 0, dy.stride(0), g.y_channels * dy.stride(1))
-        gather = None
-        if g.pointwise and dy.is_contiguous():
-            b = b._replace(row=1, col=dy.stride(1))
-        else:
-            gather = g.gather("u" if g.stride == (1, 1, 1) else "t", dy, g.x_sizes)
-        found = Product(rows, g.x_count, k, a, b, out, c, g.batch, groups, gather=gather)
-        call = remember(key, planned(x_shape, found, dy.dtype))
-    return run(call, weight, dy, bias)
+        a = matrix(weight, k, 1, 0, rows * k)
+    else:
+        a = matrix(weight, 1, g.x_channels, 0, rows * k)
+    out = Matrix(T.dtype_of(dy), 0, g.x_count, 1, x_shape[1] * g.x_count, rows * g.x_count)
+    c = None if bias is None else matrix(bias, bias.stride(0), 0, 0, rows * bias.stride(0))
+    b = matrix(dy, 0, 0, dy.stride(0), g.y_channels * dy.stride(1))
+    gather = None
+    if g.pointwise and dy.is_contiguous():
+        b = b._replace(row=1, col=dy.stride(1))
+    else:
+        gather = g.gather("u" if g.stride == (1, 1, 1) else "t", dy, g.x_sizes)
+    found = Product(rows, g.x_count, k, a, b, out, c, g.batch, groups, gather=gather)
+    return multiply(x_shape, dy.dtype, found, weight, dy, bias)
 
 
-def _plan_image(key, g: Geometry, dy, turned, bias, x_shape, phase=None):
-    """`phase`: which of an output's places and of the window's taps this is."""
+def _image_by_tables(g: Geometry, dy, turned, bias, out, phase=None) -> None:
+    """`phase`: which of the output's places and of the window's taps this is."""
     rows, k = g.x_channels, g.y_channels * g.taps
     plane, taps = (g.x_count, g.taps) if phase is None else (numel(phase.sizes), numel(phase.window))
     plain = g.pointwise and dy.is_contiguous()
@@ -206,12 +195,11 @@ def _plan_image(key, g: Geometry, dy, turned, bias, x_shape, phase=None):
     product = Convolution(
         "image", rows, g.batch * g.x_count, k, g.x_count, g.groups, a,
         matrix(dy, channel, 0, g.y_channels * channel, dy.stride(0)),
-        Matrix(T.dtype_of(dy), 0, plane, 1, rows * plane, x_shape[1] * plane), _bias(bias), plain,
+        Matrix(T.dtype_of(dy), 0, plane, 1, rows * plane, out.shape[1] * plane), _bias(bias), plain,
         scattered=phase is not None,
     )  # fmt: skip
-    made = plan(product, caps())
-    sizes = x_shape if phase is None else None
-    return tables.remember(key, sizes, dy.dtype, made, lambda: g.tables(True, dy, g.y_channels, g.x_sizes, phase))
+    geometry = g.tables(True, dy, g.y_channels, g.x_sizes, phase)
+    tables.convolve(plan(product, caps()), turned, dy, bias, out, geometry)
 
 
 def _by_phases(dy, weight, bias, x_shape, stride, padding, groups, whole: Geometry):
@@ -243,50 +231,36 @@ def _by_phases(dy, weight, bias, x_shape, stride, padding, groups, whole: Geomet
             continue
         if turned is None:
             turned = whole.turned(weight)
-        key = ("phase", *key_of(dy), *key_of(turned), *_bias_key(bias), x_shape, stride, padding, phase, groups)
-        found = tables.find(key)
-        if found is None:
-            three = lambda values, default: (default,) * (3 - len(values)) + tuple(values)  # noqa: E731
-            which = tables.Phase(three(phase, 0), three(first, 0), whole.stride, whole.window, whole.x_sizes)
-            found = _plan_image(key, g, dy, turned, bias, x_shape, which)
-        tables.run(found, turned, dy, bias, out)
+        which = tables.Phase(_three(phase, 0), _three(first, 0), whole.stride, whole.window, whole.x_sizes)
+        _image_by_tables(g, dy, turned, bias, out, which)
     return out
 
 
 def backward_weight(x, dy, weight_shape, stride, padding, dilation, groups):
     """dw of `forward`, laid out as its weight."""
     dy = dy.contiguous()
-    key = ("conv_w", *key_of(x), *key_of(dy), weight_shape, stride, padding, dilation, groups)
     small = tables.bindable(numel(weight_shape), x, dy)
-    found = tables.find(key) if small else None
-    if found is not None:
-        return tables.run(found, dy, x)
-    call = plans.get(key)
-    if call is None:
-        g = Geometry(x.shape, dy.shape, weight_shape, stride, padding, dilation, groups, small)
-        if winograd.served(g, x.dtype):
-            return winograd.backward_weight(x, dy, weight_shape, padding)
-        if few.served(g, x.dtype, False):
-            return few.weight_gradient(g, key, x, dy, weight_shape)
-        if g.gathered(x.dtype, None, g.y_count):
-            return tables.run(_plan_weight(key, g, x, dy, weight_shape), dy, x)
-        rows, columns = g.y_channels, g.x_channels * g.taps
-        a = matrix(dy, dy.stride(1), 1, rows * dy.stride(1), dy.stride(0))
-        out = Matrix(T.dtype_of(x), 0, columns, 1, rows * columns, 0)
-        b = matrix(x, 0, 0, g.x_channels * x.stride(1), x.stride(0))
-        gather = None
-        if g.pointwise and x.is_contiguous():
-            b = b._replace(row=x.stride(1), col=1)
-        else:
-            gather = g.gather("w", x, g.y_sizes)
-        found = Product(
-            rows, columns, g.y_count, a, b, out, None, groups, g.batch, summed=True, gather=gather
-        )  # fmt: skip
-        call = remember(key, planned(weight_shape, found, x.dtype))
-    return run(call, dy, x)
+    g = Geometry(x.shape, dy.shape, weight_shape, stride, padding, dilation, groups, small)
+    if winograd.served(g, x.dtype):
+        return winograd.backward_weight(x, dy, weight_shape, padding)
+    if few.served(g, x.dtype, False):
+        return few.weight_gradient(g, x, dy, weight_shape)
+    if g.gathered(x.dtype, None, g.y_count):
+        return _weight_by_tables(g, x, dy, weight_shape)
+    rows, columns = g.y_channels, g.x_channels * g.taps
+    a = matrix(dy, dy.stride(1), 1, rows * dy.stride(1), dy.stride(0))
+    out = Matrix(T.dtype_of(x), 0, columns, 1, rows * columns, 0)
+    b = matrix(x, 0, 0, g.x_channels * x.stride(1), x.stride(0))
+    gather = None
+    if g.pointwise and x.is_contiguous():
+        b = b._replace(row=x.stride(1), col=1)
+    else:
+        gather = g.gather("w", x, g.y_sizes)
+    found = Product(rows, columns, g.y_count, a, b, out, None, groups, g.batch, summed=True, gather=gather)
+    return multiply(weight_shape, x.dtype, found, dy, x)
 
 
-def _plan_weight(key, g: Geometry, x, dy, weight_shape):
+def _weight_by_tables(g: Geometry, x, dy, weight_shape):
     rows, columns, channel = g.y_channels, g.x_channels * g.taps, x.stride(1)
     product = Convolution(
         "weight", rows, columns, g.batch * g.y_count, g.y_count, g.groups,
@@ -295,23 +269,20 @@ def _plan_weight(key, g: Geometry, x, dy, weight_shape):
         Matrix(T.dtype_of(x), 0, columns, 1, rows * columns, 0), plain=g.pointwise and x.is_contiguous(),
         single=g.inside,
     )  # fmt: skip
-    made = plan(product, caps())
-    return tables.remember(key, weight_shape, x.dtype, made, lambda: g.tables(False, x, g.x_channels, g.y_sizes))
+    out = T.empty(weight_shape, x.dtype)
+    tables.convolve(plan(product, caps()), dy, x, None, out, g.tables(False, x, g.x_channels, g.y_sizes))
+    return out
 
 
 def channel_sums(dy):
     """The bias's gradient: a product with ones, summed over the images."""
     dy = dy.contiguous()
-    key = ("channel_sums", *key_of(dy))
-    call = plans.get(key)
-    if call is None:
-        batch, channels = dy.shape[:2]
-        a = matrix(dy, dy.stride(1), 1, 0, dy.stride(0))
-        one = Matrix(T.dtype_of(dy), 0, 0, 0)
-        count = numel(dy.shape[2:])
-        found = Product(channels, 1, count, a, one, output(dy.dtype, channels, 1), inner=batch, summed=True)
-        call = remember(key, planned((channels,), found, dy.dtype))
-    return run(call, dy, one_of(dy.dtype))
+    batch, channels = dy.shape[:2]
+    a = matrix(dy, dy.stride(1), 1, 0, dy.stride(0))
+    one = Matrix(T.dtype_of(dy), 0, 0, 0)
+    count = numel(dy.shape[2:])
+    found = Product(channels, 1, count, a, one, output(dy.dtype, channels, 1), inner=batch, summed=True)
+    return multiply((channels,), dy.dtype, found, dy, one_of(dy.dtype))
 
 
 def _ready(*tensors) -> None:
@@ -328,7 +299,6 @@ def _near(image: torch.Tensor) -> torch.Tensor:
 
 
 @custom("convolution")
-@remembered
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     """Torch's own composite checks the shapes and comes back below."""
     rest = (stride, padding, dilation, transposed, output_padding, groups)
@@ -351,7 +321,6 @@ def convolve(input, weight, bias, stride, padding, dilation, transposed, output_
 
 
 @custom("convolution_backward")
-@remembered
 def convolution_backward(
     grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask
 ):

@@ -4,7 +4,7 @@ import torch
 
 from .. import tensor as T
 from ..kernels import conv_few
-from ..launch import caps
+from ..plan import caps, launch
 from . import conv_tables as tables
 from .product import matrix
 
@@ -15,17 +15,16 @@ def served(g, dtype: torch.dtype, moved: bool) -> bool:
     return g.some and g.small and few and tables.floats(dtype)
 
 
-def convolve(g, key: tuple, image, weight, bias, shape, moved: bool) -> torch.Tensor:
-    """`image` through the windows of `weight`; `moved`: transposed. `key` says everything about them."""
-    key, weight_key = ("few", *key), ("few_weight", *key)
-    found, layout = tables.find(key), tables.find(weight_key)
-    if found is None or layout is None:
-        q = _few(g, image, moved)
-        bound = None if bias is None else matrix(bias, bias.stride(0), 0)
-        words, made = conv_few.plan_weight(q, matrix(weight, 0, 0), caps())
-        layout = tables.remember(weight_key, (words,), torch.float32, made)
-        found = tables.remember(key, shape, image.dtype, conv_few.plan(q, bound, T.dtype_of(image), caps()))
-    return tables.run(found, tables.run(layout, weight, image), image, bias)
+def convolve(g, image, weight, bias, shape, moved: bool) -> torch.Tensor:
+    """`image` through the windows of `weight`; `moved`: transposed."""
+    q = _few(g, image, moved)
+    words, made = conv_few.plan_weight(q, matrix(weight, 0, 0), caps())
+    laid = T.empty((words,), torch.float32)
+    launch(made, weight, None, None, laid)
+    out = T.empty(shape, image.dtype)
+    bound = None if bias is None else matrix(bias, bias.stride(0), 0)
+    launch(conv_few.plan(q, bound, T.dtype_of(image), caps()), laid, image, bias, out)
+    return out
 
 
 def _few(g, image, moved: bool) -> conv_few.Few:
@@ -39,10 +38,9 @@ def _few(g, image, moved: bool) -> conv_few.Few:
     )  # fmt: skip
 
 
-def weight_gradient(g, key: tuple, x, dy, shape) -> torch.Tensor:
-    """`dy` is contiguous; `key` says everything about them."""
-    found = tables.find(key)
-    if found is None:
-        made = conv_few.plan_grad(_few(g, x, False), matrix(dy, 0, 0, 0, dy.stride(0)), T.dtype_of(x), caps())
-        found = tables.remember(key, shape, x.dtype, made)
-    return tables.run(found, dy, x)
+def weight_gradient(g, x, dy, shape) -> torch.Tensor:
+    """`dy` is contiguous."""
+    out = T.empty(shape, x.dtype)
+    made = conv_few.plan_grad(_few(g, x, False), matrix(dy, 0, 0, 0, dy.stride(0)), T.dtype_of(x), caps())
+    launch(made, dy, x, None, out)
+    return out

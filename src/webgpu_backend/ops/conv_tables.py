@@ -1,4 +1,4 @@
-"""The tables that a convolution's kernel reads its image through, and the planned calls that keep them."""
+"""The tables that a convolution's kernel reads its image through."""
 
 from typing import NamedTuple
 
@@ -6,33 +6,17 @@ import torch
 
 from .. import tensor as T
 from ..kernels.layout import numel
-from ..kernels.product import Plan
-from ..launch import caps
-from ..runtime.gpu import gpu
-from .remember import keep
+from ..plan import caps, constant, launch
+from ..program import Plan
 
 BITS = 27  # one for each tap of each dimension's window, and three to spare
 ALWAYS, NEVER = 1 << 30, 1 << 31  # bits of every tap; of every position, and of taps that are none
 _MOST_PLACES = 1 << 22
-_MOST_CALLS = 8192
 _MOST_BYTES = 1 << 28  # of all tables kept
 _PAD = 64  # taps are read in whole steps of k
 
-
-class Call:
-    """A planned convolution: everything but the tensors' buffers."""
-
-    __slots__ = ("meta", "steps", "part", "taps", "places")
-
-
-_calls: dict[tuple, Call] = {}
-_kept = [0]
-
-
-def clear() -> None:
-    """Forgets every plan and its tables."""
-    _calls.clear()
-    _kept[0] = 0
+_tables: dict[tuple, tuple[torch.Tensor, torch.Tensor]] = {}
+_bytes = 0
 
 
 def floats(dtype: torch.dtype) -> bool:
@@ -42,7 +26,7 @@ def floats(dtype: torch.dtype) -> bool:
 
 def bindable(elements: int, *tensors) -> bool:
     """Whether the tensors, and a result of so many elements, can be bound whole: larger ones are products in parts."""
-    limit = gpu().queue.caps.max_binding
+    limit = caps().max_binding
     return 4 * elements <= limit and all(T.block_of(t).size <= limit for t in tensors if t.numel())
 
 
@@ -52,39 +36,25 @@ def served(dtype: torch.dtype, rows: int | None, window, places: int) -> bool:
     return floats(dtype) and enough and sum(k for k in window if k > 1) <= BITS and 0 < places <= _MOST_PLACES
 
 
-def find(key: tuple) -> Call | None:
-    return _calls.get(key)
+def convolve(plan: Plan, a, b, bias, out, geometry: tuple) -> None:
+    """Runs a plan over the operands, the output and the tables for a geometry: what `tables` takes."""
+    reads = {place for step in plan.steps for place in step.bindings}
+    launch(plan, a, b, bias, out, *(_kept(geometry) if reads & {4, 5} else (None, None)))
 
 
-def remember(key: tuple, sizes, dtype: torch.dtype, found: Plan, tables=None) -> Call:
-    """`tables` makes (taps, places) where the plan reads them; `sizes` is None for a part of a given output."""
-    call = Call()
-    call.meta = None if sizes is None else T.meta(sizes, None, dtype)
-    call.part = None if not found.work else T.meta((found.work["part"][0],), None, torch.float32)
-    slots = {"a": 0, "b": 1, "c": 2, "out": 3, "part": 4, "taps": 5, "places": 6}
-    call.steps = tuple((s.program, tuple(slots[n] for n in s.bindings), s.params, s.grid) for s in found.steps)
-    call.taps = call.places = None
-    if len(_calls) >= _MOST_CALLS:
-        clear()
-    if any({5, 6} & {*bound} for _, bound, _, _ in call.steps):
-        made = [keep(t.to(torch.int32).to(T.DEVICE)) for t in tables()]
-        if _kept[0] > _MOST_BYTES:
-            clear()
-        _kept[0] += 4 * sum(t.numel() for t in made)
-        call.taps, call.places = made
-    _calls[key] = call
-    return call
-
-
-def run(call: Call, a, b, bias=None, out=None) -> torch.Tensor:
-    if out is None:
-        out = T.new(call.meta)
-    part = None if call.part is None else T.new(call.part)
-    tensors = (a, b, bias, out, part, call.taps, call.places)
-    record, blocks = gpu().queue.record, T._blocks
-    for program, slots, params, grid in call.steps:
-        record(program, tuple([blocks[tensors[i].data_ptr() >> 40] for i in slots]), params, grid)
-    return out
+def _kept(geometry: tuple) -> tuple[torch.Tensor, torch.Tensor]:
+    """The tables for a geometry, made once. Plans hold on to them for as long as they are kept here."""
+    global _bytes
+    found = _tables.get(geometry)
+    if found is None:
+        made = tables(*geometry)
+        found = tuple([constant(lambda t=t: t.to(torch.int32).to(T.DEVICE)) for t in made])
+        if _bytes > _MOST_BYTES:
+            _tables.clear()
+            _bytes = 0
+        _bytes += 4 * sum(t.numel() for t in found)
+        _tables[geometry] = found
+    return found
 
 
 def tables(moved: bool, channels: int, sizes, strides, positions, window, step, padding, dilation, phase=None):

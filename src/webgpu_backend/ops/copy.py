@@ -1,6 +1,7 @@
 """Copies: between host and device, and between layouts and dtypes on the device. Fills."""
 
 import ctypes
+from functools import cached_property
 from struct import Struct
 
 import torch
@@ -8,10 +9,7 @@ import torch
 from .. import tensor as T
 from ..kernels.layout import order_by
 from ..kernels.pointwise import Spec
-from ..runtime.errors import BindingTooLarge
-from ..runtime.gpu import gpu
-from . import hot
-from .elementwise import Elementwise
+from .elementwise import Elementwise, Into
 from .table import Pointwise, custom
 
 _KEEPS = (None, torch.preserve_format, torch.contiguous_format)  # what is contiguous keeps its strides
@@ -30,37 +28,15 @@ class _Copy(Elementwise):
     def _strides(self, tensors, shape):
         return like_strides(tensors[0], self.format)
 
-    def onto(self, source, target) -> bool:
-        """Writes to a target on another buffer; False where the general way must."""
-        blocks = T._blocks
-        block, other = blocks[target.data_ptr() >> 40], blocks[source.data_ptr() >> 40]
-        if block is other:
-            return False
-        key = (
-            source.dtype, source.shape, source.stride(), source.storage_offset(),
-            target.shape, target.stride(), target.storage_offset(), block.nbytes,
-        )  # fmt: skip
-        call = self.plans.get(key)
-        if call is None:
-            call = self.plan_into(key, (source,), (target,), [None], inplace=True)
-        try:
-            hot.record(call.program, (other, block), call.params, call.grid)
-        except BindingTooLarge:
-            self.split((source,), (), (target,))
-        return True
+    @cached_property
+    def onto(self):
+        """(source, target): writes to a target of any layout."""
+        return Into(self).form("tt")
 
-    def fill(self, value, target):
-        """One number to every element of a target."""
-        block = T._blocks[target.data_ptr() >> 40]
-        key = (value.__class__, target.shape, target.stride(), target.storage_offset(), block.nbytes)
-        call = self.plans.get(key)
-        if call is None:
-            call = self.plan_into(key, (value,), (target,), [None], inplace=True)
-        try:
-            hot.record(call.program, (block,), call.packed.get(value) or hot.with_value(call, value), call.grid)
-        except BindingTooLarge:
-            self.split((value,), (), (target,))
-        return target
+    @cached_property
+    def fill(self):
+        """(number, target): one number to every element of a target."""
+        return Into(self).form("pt")
 
 
 def dense(tensor: torch.Tensor) -> bool:
@@ -86,9 +62,7 @@ def device_copy(source: torch.Tensor, target: torch.Tensor) -> None:
             entry = _copier(target.dtype, text)
     else:
         entry = _copier(target.dtype, "a")
-        if source.numel() and entry.onto(plain_source, plain_target):
-            return
-    entry.call_into((plain_source,), (), (plain_target,), inplace=True)
+    entry.onto(plain_source, plain_target)
 
 
 _copiers: dict[tuple, _Copy] = {}
@@ -106,7 +80,7 @@ def _copier(target: torch.dtype, text: str, name: str = "copy", format=None) -> 
 
 def _copied(source: torch.Tensor, dtype: torch.dtype, format) -> torch.Tensor:
     """A new tensor with the elements of one that has no conj or neg bit."""
-    return _copier(dtype, "a", "copy", format).unary(source)
+    return _copier(dtype, "a", "copy", format)(source)
 
 
 def _marked(tensor: torch.Tensor) -> bool:
@@ -116,7 +90,7 @@ def _marked(tensor: torch.Tensor) -> bool:
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory without conj and neg bits."""
     if _marked(tensor):
-        return torch._C._dynamo.guards._reinterpret_tensor(tensor, tensor.shape, tensor.stride(), 0)
+        return T.reinterpret(tensor, tensor.shape, tensor.stride(), 0)
     return tensor
 
 
@@ -186,8 +160,7 @@ def _word_aligned(tensor: torch.Tensor) -> bool:
 
 
 def _read(source: torch.Tensor, target: torch.Tensor) -> None:
-    item = source.element_size()
-    gpu().queue.read(T.block_of(source), source.storage_offset() * item, target.data_ptr(), source.numel() * item)
+    T.read(source, target.data_ptr())
 
 
 def from_host(source: torch.Tensor, target: torch.Tensor) -> None:
@@ -220,17 +193,16 @@ def from_host(source: torch.Tensor, target: torch.Tensor) -> None:
 
 def _write(source: torch.Tensor, target: torch.Tensor, start: int, nbytes: int) -> None:
     """The source's memory is laid out exactly as the target's."""
-    queue, block = gpu().queue, T.block_of(target)
     whole = nbytes & ~3
     if whole:
-        queue.write(block, start, source.data_ptr(), whole)
+        T.write(target, source.data_ptr(), start, whole)
     if nbytes - whole:
         tail = ctypes.create_string_buffer(4)
         ctypes.memmove(tail, source.data_ptr() + whole, nbytes - whole)
-        queue.write(block, start + whole, ctypes.addressof(tail), 4)
+        T.write(target, ctypes.addressof(tail), start + whole, 4)
 
 
-@custom("_copy_from")
+@custom("_copy_from", planned=False)
 def copy_from(self, dst, non_blocking=False):
     if self.device.type != T.NAME:
         if not self.is_cpu:
@@ -245,7 +217,7 @@ def copy_from(self, dst, non_blocking=False):
     return dst
 
 
-@custom("_copy_from_and_resize")
+@custom("_copy_from_and_resize", planned=False)
 def copy_from_and_resize(self, dst):
     if dst.shape != self.shape:
         dst.resize_(self.shape)
@@ -265,7 +237,7 @@ def memory_order(tensor: torch.Tensor) -> list[int]:
     return order_by(tensor.shape, like_strides(tensor))
 
 
-@custom("clone")
+@custom("clone", planned=False)
 def clone(self, *, memory_format=None):
     dtype = self.dtype
     if dtype in T.DTYPES and not _marked(self):
@@ -275,7 +247,7 @@ def clone(self, *, memory_format=None):
     return out
 
 
-@custom("_to_copy")
+@custom("_to_copy", planned=False)
 def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
     """Registered because torch's own would pin the host's memory for a copy that need not be waited for."""
     if device is None and layout is None and dtype in T.DTYPES and self.dtype in T.DTYPES and not _marked(self):
@@ -301,13 +273,13 @@ def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_
     return copy_from(self, out)  # torch also comes here with a tensor of the CPU on its way to the device
 
 
-@custom("_local_scalar_dense")
+@custom("_local_scalar_dense", planned=False)
 def local_scalar_dense(self):
     start = self.storage_offset() * self.element_size()
     unpack = _ITEM.get(self.dtype)
     if unpack is not None and start % 4 == 0 and not self.is_neg():
         memory = ctypes.create_string_buffer(8)
-        gpu().queue.read(T.block_of(self), start, ctypes.addressof(memory), self.element_size())
+        T.read(self, ctypes.addressof(memory))
         return unpack(memory)[0]
     host = torch.empty(self.shape, dtype=self.dtype)  # one element, of any rank
     to_host(self, host)
@@ -340,18 +312,15 @@ def fill(tensor: torch.Tensor, value) -> torch.Tensor:
         if tensor.is_contiguous():  # sixteen bytes a thread, not thirty-two
             fill(tensor.view(-1).view(torch.int32), 0)  # flat: a last dimension of one may have any stride
             return tensor
-    entry = _copier(tensor.dtype, "a", "fill")
-    if value.__class__ in (float, int, bool):
-        return entry.fill(value, tensor)
-    return entry.call_into((value,), (), (tensor,), inplace=True)
+    return _copier(tensor.dtype, "a", "fill").fill(value, tensor)
 
 
-@custom("fill_.Scalar")
+@custom("fill_.Scalar", planned=False)
 def fill_scalar_(self, value):
     return fill(self, value)
 
 
-@custom("fill_.Tensor")
+@custom("fill_.Tensor", planned=False)
 def fill_tensor_(self, value):
     if value.dim():
         raise RuntimeError(
@@ -363,6 +332,6 @@ def fill_tensor_(self, value):
     return self
 
 
-@custom("zero_")
+@custom("zero_", planned=False)
 def zero_(self):
     return fill(self, 0)

@@ -7,7 +7,8 @@ import torch
 from .. import tensor as T
 from ..dtypes import carrier
 from ..kernels import generate
-from ..launch import caps, launch
+from ..plan import caps, launch
+from ..program import Step
 from .copy import device_copy
 from .elementwise import resize_output
 from .table import custom
@@ -23,7 +24,7 @@ def _make(name: str, shape, dtype: torch.dtype, compute: str, source: str, scala
     out = T.empty(shape, dtype)
     if out.numel():
         plan = generate.run(name, T.dtype_of(out), compute, source, scalars, values, out.numel(), caps())
-        launch(plan[0], (out,), plan[1], plan[2])
+        launch(Step(plan[0], plan[1], plan[2]), out)
     return out
 
 
@@ -115,7 +116,7 @@ def _line(source, dtype, compute, steps, start, end, step, base):
     if base is not None:
         scalars, values = (*scalars, "base"), (*values, base)
     plan = generate.line(T.dtype_of(out), compute, source, scalars, values, steps, caps())
-    launch(plan[0], (out,), plan[1], plan[2])
+    launch(Step(plan[0], plan[1], plan[2]), out)
     return out
 
 
@@ -209,7 +210,7 @@ def _triangle(rows: int, columns: int, offset: int, upper: bool, dtype) -> torch
     out = T.empty((2, count), dtype)
     if count:
         plan = generate.triangle(T.dtype_of(out), upper, count, columns, offset, rows, caps())
-        launch(plan[0], (out,), plan[1], plan[2])
+        launch(Step(plan[0], plan[1], plan[2]), out)
     return out
 
 

@@ -5,7 +5,7 @@ import torch
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import ctc as K
-from ..launch import caps, launch
+from ..plan import caps, launch
 from .copy import fill
 from .table import custom
 
@@ -77,10 +77,10 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, zero_in
     sizes, (lengths, wanted, x) = _ready(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     alpha = T.empty((sizes.batch, sizes.steps, sizes.states), x.dtype)
     for plan in K.walk("alpha", sizes, caps()):
-        launch(plan.program, (lengths, wanted, x, alpha), plan.params, plan.grid)
+        launch(plan, lengths, wanted, x, alpha)
     loss = T.empty((sizes.batch,), x.dtype)
     plan = K.each("loss", sizes, caps())
-    launch(plan.program, (lengths, wanted, alpha, loss), plan.params, plan.grid)
+    launch(plan, lengths, wanted, alpha, loss)
     return loss, alpha
 
 
@@ -91,12 +91,12 @@ def ctc_loss_backward(
     sizes, given = _ready(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     beta = T.empty((sizes.batch, sizes.steps, sizes.states), torch.float32)
     for plan in K.walk("beta", sizes, caps()):
-        launch(plan.program, (*given, beta), plan.params, plan.grid)
+        launch(plan, *given, beta)
     out = fill(T.empty(log_probs.shape, torch.float32), float("-inf"))
     plan = K.each("gather", sizes, caps())
-    launch(plan.program, (*given, _plain(log_alpha), beta, out), plan.params, plan.grid)
+    launch(plan, *given, _plain(log_alpha), beta, out)
     plan = K.each("finish", sizes, caps())
-    launch(plan.program, (*given, _plain(neg_log_likelihood), _plain(grad), out), plan.params, plan.grid)
+    launch(plan, *given, _plain(neg_log_likelihood), _plain(grad), out)
     return out
 
 

@@ -6,7 +6,8 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels.distance import plan
 from ..kernels.linalg import TRIPS
-from ..launch import caps, launch
+from ..plan import caps, launch
+from ..program import Step
 from .linalg import zeros
 from .table import custom
 
@@ -20,7 +21,7 @@ def _run(pairs, backward, power, out, threads, rows, others, width, **tensors) -
         raise Unsupported("webgpu: a software adapter cannot loop over so many elements")
     offsets = [given[n].storage_offset() if n in given else 0 for n in ("x", "y", "grad", "dist")]
     program, params, grid = plan(pairs, backward, power, threads, (rows, others, width), offsets, c)
-    launch(program, (*given.values(), out), params, grid)
+    launch(Step(program, params, grid), *given.values(), out)
     return out
 
 

@@ -6,7 +6,7 @@ import torch
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels.linalg import LONGEST, TRIPS, team_size
-from ..launch import caps
+from ..plan import caps
 from .copy import device_copy
 from .linalg import aten, columns_first, copied, eye, flat, like, run, shaped, zeros
 from .table import custom

@@ -1,93 +1,29 @@
 """Running elementwise entries: type promotion, broadcasting and aliasing at plan time, then one dispatch."""
 
+from collections.abc import Callable
+
 import torch
-from torch._prims_common import (
-    ELEMENTWISE_TYPE_PROMOTION_KIND as KIND,
-)
-from torch._prims_common import (
-    compute_elementwise_output_strides,
-    elementwise_dtypes,
-)
 
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import pointwise
 from ..kernels.layout import View, contiguous_strides, numel
+from ..plan import cache, caps, run
+from ..plan.forms import Pattern, short_form
+from ..plan.run import NUMBERS, execute
+from ..program import Plan
 from ..runtime.errors import BindingTooLarge
-from ..runtime.gpu import gpu
-from . import hot
+from .promotion import promoted
 from .table import Pointwise
 
-_KINDS = {
-    "default": KIND.DEFAULT,
-    "none": KIND.NO_OPMATH,
-    "int_to_float": KIND.INT_TO_FLOAT,
-    "always_bool": KIND.ALWAYS_BOOL,
-    "complex_to_float": KIND.COMPLEX_TO_FLOAT,
-    "bool_to_long": KIND.BOOL_TO_LONG,
-}
 _Tensor = torch.Tensor
-_MAX_PLANS = 16384
 _MAX_ELEMENTS = (1 << 32) - 1
-
-
-class _Planned:
-    """A planned call: everything but the buffers and the scalars' values."""
-
-    __slots__ = ("program", "bindings", "packers", "metas", "meta", "empty")
-
-    def __init__(self, kernel, metas, empty):
-        self.metas = metas
-        self.meta = metas[0] if metas else None
-        self.empty = empty
-        if kernel is not None:
-            self.program = kernel.program
-            self.bindings = kernel.bindings
-            self.packers = kernel.packers
-
-
-class Call(_Planned):
-    __slots__ = ("params", "packed", "grid")
-
-    def __init__(self, kernel, metas, empty):
-        super().__init__(kernel, metas, empty)
-        self.packed: dict = {}  # parameters by number, of calls that take one
-        if kernel is not None:
-            self.params, self.grid = kernel.params, kernel.grid
-
-
-_way = 0  # in which the next call over much memory walks it
-
-
-class Turning(_Planned):
-    """A call over more memory than a cache holds walks it the other way than the one before."""
-
-    __slots__ = ("both", "packs", "groups")
-
-    def __init__(self, kernel, metas, empty):
-        super().__init__(kernel, metas, empty)
-        self.both, self.packs, self.groups = (kernel.params, kernel.turned), ({}, {}), kernel.grid
-
-    @property
-    def params(self) -> bytes:
-        return self.both[_way]
-
-    @property
-    def packed(self) -> dict:
-        return self.packs[_way]
-
-    @property
-    def grid(self) -> tuple[int, int, int]:
-        """Asked for last, and once a call."""
-        global _way
-        _way ^= 1
-        return self.groups
 
 
 def _key(x):
     """What a plan depends on of one argument."""
     c = x.__class__
-    if c in hot.NUMBERS:
+    if c in NUMBERS:
         return c
     if isinstance(x, _Tensor):
         return (x.dtype, x.shape, x.stride(), x.storage_offset(), x.is_cpu)
@@ -95,28 +31,31 @@ def _key(x):
 
 
 class Elementwise:
-    """An entry ready to be called. `plans` is keyed by dtypes, sizes, strides and offsets: a hit costs a look-up."""
+    """An entry ready to be called, with inputs (tensors or numbers) and then the values of its scalars.
+
+    It needs no outlines: what it does is one step, planned by metadata as it stands.
+    """
 
     def __init__(self, entry: Pointwise):
         self.entry = entry
-        self.plans: dict[tuple, Call | Turning] = {}
         self.aten = entry.aten
-        self.unary, self.binary, self.call = hot.unary_of(self), hot.binary_of(self), hot.call_of(self)
-        self.inplace = hot.inplace_of(self)
+        self.plans = cache.table(entry.aten)
+        self.written_plans = cache.table(f"{entry.aten}_")
+        self._functional, self._inplace = Calls(self).forms, Calls(self, inplace=True).forms
 
-    def general(self, inputs: tuple, scalars: tuple):
-        """Functional: any inputs (tensors or numbers), scalar values in the entry's order."""
-        key = tuple([_key(x) for x in inputs])
-        call = self.plans.get(key)
-        if call is None:
-            call = self.plan(key, inputs)
-        outs = tuple([T.new(m) for m in call.metas])
-        if not call.empty:
-            self._run(call, inputs, outs, scalars)
-        return outs[0] if len(outs) == 1 else outs
+    # -- calls
 
-    def call_into(self, inputs: tuple, scalars: tuple, outs: tuple, inplace: bool = False):
-        """In-place and out= : writes to existing tensors, resizing them where torch does."""
+    def __call__(self, *args):
+        """Functional: any inputs (tensors or numbers), then scalar values in the entry's order."""
+        return self._functional["".join(["p" if x.__class__ in NUMBERS else "t" for x in args])](*args)
+
+    def inplace(self, *args):
+        """As a call, written to the first input."""
+        return self._inplace["".join(["p" if x.__class__ in NUMBERS else "t" for x in args])](*args)
+
+    def into(self, args: tuple, outs: tuple, inplace: bool = False):
+        """Writes to existing tensors, resizing them where torch does."""
+        inputs, scalars = self.split_args(args)
         shape = self._fit(inputs, outs, inplace)
         if 0 in shape:
             self._check_cast(inputs, outs)
@@ -128,11 +67,45 @@ class Elementwise:
             tuple(aliases),
             tuple([T.owns_tail(o) for o in outs]),
         )
-        call = self.plans.get(key)
-        if call is None:
-            call = self.plan_into(key, inputs, outs, aliases, inplace)
-        self._run(call, inputs, outs, scalars)
+        plan = self.written_plans.get(key)
+        if plan is None:
+            self.check_into(inputs, outs, inplace)
+            plan = self.plan(self.written_plans, key, inputs, outs, aliases)
+        tensors = [x for x in inputs if not _is_scalar(x)] + list(outs)
+        try:
+            execute(plan, [T.block_of(t) for t in tensors], tensors, self.packed(plan, (*inputs, *scalars)))
+        except BindingTooLarge:
+            self._split(inputs, scalars, outs)
         return outs[0] if len(outs) == 1 else outs
+
+    def general(self, *args):
+        """Any inputs: numbers, tensors of the CPU without dimensions, tensors without elements or too large."""
+        inputs, scalars = self.split_args(args)
+        key = tuple([_key(x) for x in inputs])
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = self.plan(self.plans, key, inputs)
+        tensors = [x for x in inputs if not _is_scalar(x)]
+        try:
+            bound = [T.block_of(t) for t in tensors]
+            return execute(plan, bound, tensors, self.packed(plan, args))
+        except BindingTooLarge:
+            outs = tuple([T.new(m) for m in plan.outputs])
+            self._split(inputs, scalars, outs)
+            return outs[0] if len(outs) == 1 else outs
+
+    def split_args(self, args: tuple) -> tuple[tuple, tuple]:
+        """Inputs and scalars."""
+        count = len(self.entry.spec.inputs)
+        return args[:count], args[count:]
+
+    def packed(self, plan: Plan, args: tuple) -> bytes:
+        """The bytes of a call's numbers."""
+        if not plan.packers:
+            return b""
+        inputs, scalars = self.split_args(args)
+        values = [x.item() if isinstance(x, _Tensor) else x for x in inputs if _is_scalar(x)]
+        return b"".join([pack(value) for pack, value in zip(plan.packers, [*values, *scalars])])
 
     def _fit(self, inputs, outs, inplace: bool) -> tuple[int, ...]:
         """Outputs of the broadcast shape, or the error that torch gives."""
@@ -147,48 +120,30 @@ class Elementwise:
                 resize_output(out, shape)
         return shape
 
-    def plan_into(self, key, inputs, outs, aliases, inplace: bool) -> Call | Turning:
+    def check_into(self, inputs, outs, inplace: bool) -> None:
         self._fit(inputs, outs, inplace)
         _check_overlap(outs)
         self._check_cast(inputs, outs)
-        return self.plan(key, inputs, outs, aliases)
 
-    def _run(self, call: Call, inputs, outs, scalars) -> None:
-        params = call.params
-        if call.packers:
-            values = [x.item() if isinstance(x, _Tensor) else x for x in inputs if _is_scalar(x)]
-            values.extend(scalars)
-            params += b"".join([pack(value) for pack, value in zip(call.packers, values)])
-        everything = inputs + outs
-        blocks = T._blocks
-        bound = tuple([blocks[everything[i].data_ptr() >> 40] for i in call.bindings])
-        try:
-            hot.record(call.program, bound, params, call.grid)
-        except BindingTooLarge:
-            self.split(inputs, scalars, outs)
-
-    def split(self, inputs, scalars, outs) -> None:
+    def _split(self, inputs, scalars, outs) -> None:
         """Work on buffers larger than one binding: halves, until each part's span fits a window of its buffer."""
-        caps = gpu().caps
+        limit = caps().max_binding
         tensors = [x for x in (*inputs, *outs) if not _is_scalar(x)]
-        windows = [T.window_of(t, caps.max_binding) for t in tensors]
+        windows = [T.window_of(t, limit) for t in tensors]
         if None in windows:
             self._halve(tensors[windows.index(None)].expand(outs[0].shape), inputs, scalars, outs)
             return
         aliases = self._aliases(inputs, outs)[1]
-        compute, _ = self._dtypes(inputs)
         views = iter([v for _, v in windows])
         in_views = [None if _is_scalar(x) else next(views) for x in inputs]
-        out_views = list(views)
-        owned = [False] * len(outs)
-        kernel = pointwise.plan(self.entry.spec, T.DTYPES[compute], in_views, out_views, owned, aliases, caps)
-        params = kernel.params
-        values = [x.item() if isinstance(x, _Tensor) else x for x in inputs if _is_scalar(x)]
-        for pack, value in zip(kernel.packers, [*values, *scalars]):
-            params += pack(value)
-        buffers = iter([w for w, _ in windows])
-        everything = [None if _is_scalar(x) else next(buffers) for x in inputs] + list(buffers)
-        hot.record(kernel.program, tuple([everything[i] for i in kernel.bindings]), params, kernel.grid)
+        step, packers = pointwise.plan(
+            self.entry.spec, T.DTYPES[self._dtypes(inputs)[0]], in_views, list(views), [False] * len(outs), aliases,
+            caps(),
+        )  # fmt: skip
+        plan = Plan((step,))
+        plan.packers = packers
+        bound = [w for w, _ in windows]
+        run.record(step, tuple([bound[i] for i in step.bindings]), step.params + self.packed(plan, (*inputs, *scalars)))
 
     def _halve(self, large, inputs, scalars, outs) -> None:
         """Two calls, split along the dimension that spreads `large` most."""
@@ -197,40 +152,49 @@ class Elementwise:
         middle = shape[dim] // 2 + (-(shape[dim] // 2) % 4 if shape[dim] > 8 else 0)
         for start, length in ((0, middle), (middle, shape[dim] - middle)):
             part = [x if _is_scalar(x) or not x.dim() else x.expand(shape).narrow(dim, start, length) for x in inputs]
-            self.split(tuple(part), scalars, tuple([o.narrow(dim, start, length) for o in outs]))
+            self._split(tuple(part), scalars, tuple([o.narrow(dim, start, length) for o in outs]))
 
     # -- planning
 
-    def plan(self, key, inputs, outs=None, aliases=None) -> Call | Turning:
+    def plan_inplace(self, key: tuple, inputs: tuple) -> Plan:
+        self.check_into(inputs, inputs[:1], True)
+        return self.plan(self.written_plans, key, inputs, inputs[:1], [0] + [None] * (len(inputs) - 1), inplace=True)
+
+    def plan(self, table, key: tuple, inputs, outs=None, aliases=None, inplace: bool = False) -> Plan:
+        """The plan for these inputs, kept in `table`. With `outs` it writes to them: further arguments, or where it
+        works `inplace` the first one."""
         self._check_devices(inputs)
-        entry, caps = self.entry, gpu().caps
+        entry = self.entry
         compute, result = self._dtypes(inputs)
         shape = broadcast_shape([x.shape for x in inputs if isinstance(x, _Tensor)]) if outs is None else outs[0].shape
         views = [None if _is_scalar(x) else T.view_of(x) for x in inputs]
+        arguments = len(views) - views.count(None)
+        plan = Plan(())
         if outs is None:
             strides = self._strides([x for x in inputs if not _is_scalar(x)], shape)
             wanted = [result if o in ("T", "bool") else _out_dtype(o, result) for o in entry.spec.outputs]
-            metas = tuple(T.meta(shape, strides, dtype) for dtype in wanted)
-            out_views = [View(T.DTYPES[m.dtype], m.sizes, m.strides) for m in metas]
-            owned = [True] * len(metas)
+            plan.outputs = tuple(T.meta(shape, strides, dtype) for dtype in wanted)
+            out_views = [View(T.DTYPES[m.dtype], m.sizes, m.strides) for m in plan.outputs]
+            owned = [True] * len(wanted)
             aliases = [None] * len(inputs)
+            plan.results = 0 if len(wanted) == 1 else tuple(range(len(wanted)))
         else:
-            metas = ()
             out_views = [T.view_of(o) for o in outs]
             owned = [T.owns_tail(o) for o in outs]
-        if numel(shape) > _MAX_ELEMENTS:
-            for m in metas:
+            plan.written = (0,) if inplace else tuple(range(arguments, arguments + len(outs)))
+            arguments += 0 if inplace else len(outs)
+        n = numel(shape)
+        if n > _MAX_ELEMENTS:
+            for m in plan.outputs:
                 T.new(m)  # most often this is what fails
             raise Unsupported(f"webgpu: {self.aten} of more elements than a kernel counts")
-        empty = numel(shape) == 0
-        kernel = None
-        if not empty:
-            kernel = pointwise.plan(entry.spec, T.DTYPES[compute], views, out_views, owned, aliases, caps)
-        if len(self.plans) >= _MAX_PLANS:
-            self.plans.clear()
-        turns = kernel is not None and kernel.turned is not None
-        call = self.plans[key] = (Turning if turns else Call)(kernel, metas, empty)
-        return call
+        if n:
+            step, plan.packers = pointwise.plan(entry.spec, T.DTYPES[compute], views, out_views, owned, aliases, caps())
+            if inplace:
+                step.bindings = tuple([i if i < arguments else i - arguments for i in step.bindings])
+            plan.steps = (step,)
+        cache.keep(table, key, run.finish(plan, arguments))
+        return plan
 
     def _strides(self, tensors, shape):
         return _output_strides(tensors, shape)
@@ -239,11 +203,11 @@ class Elementwise:
         if self.entry.admit is not None:
             self.entry.admit(inputs)
         fixed = dict(self.entry.spec.types)
-        promoted = [x for x, n in zip(inputs, self.entry.spec.inputs) if n not in fixed]
+        joining = [x for x, n in zip(inputs, self.entry.spec.inputs) if n not in fixed]
         promote = self.entry.promote
-        compute, result = elementwise_dtypes(*promoted, type_promotion_kind=_KINDS[promote])
+        compute, result = promoted(promote, *joining)
         if promote == "complex_to_float" and result != compute:
-            compute = next(x.dtype for x in promoted if isinstance(x, _Tensor))
+            compute = next(x.dtype for x in joining if isinstance(x, _Tensor))
         if compute not in T.DTYPES or result not in T.DTYPES:
             raise Unsupported(f"webgpu: {self.aten} has no kernel for {compute}")
         return compute, result
@@ -251,10 +215,7 @@ class Elementwise:
     def _check_devices(self, inputs) -> None:
         for x in inputs:
             if isinstance(x, _Tensor) and x.device.type != T.NAME and not (x.is_cpu and x.dim() == 0):
-                raise RuntimeError(
-                    "Expected all tensors to be on the same device, but found at least two devices, "
-                    f"{T.DEVICE} and {x.device}! (aten::{self.aten})"
-                )
+                raise T.two_devices(f"aten::{self.aten}", x.device)
 
     def _check_cast(self, inputs, outs) -> None:
         self._check_devices(inputs)
@@ -262,10 +223,7 @@ class Elementwise:
         for out, kind in zip(outs, self.entry.spec.outputs):
             result = promoted if kind in ("T", "bool") else _out_dtype(kind, promoted)
             if out.device.type != T.NAME:
-                raise RuntimeError(
-                    f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
-                    f"{out.device}! (aten::{self.aten})"
-                )
+                raise T.two_devices(f"aten::{self.aten}", out.device)
             if kind != "bool" and not torch.can_cast(result, out.dtype):
                 raise RuntimeError(
                     f"result type {_scalar_name(result)} can't be cast to the desired output type "
@@ -296,6 +254,100 @@ class Elementwise:
             result.append(x)
             aliases.append(alias)
         return tuple(result), aliases
+
+
+class _Forms(dict):
+    """Short forms of an elementwise operator, by which of its arguments are tensors (t) and which numbers (p)."""
+
+    def __init__(self, calls: "Calls"):
+        self.calls = calls
+
+    def __missing__(self, kinds: str) -> Callable:
+        found = self[kinds] = self.calls.form(kinds)
+        return found
+
+
+class Calls:
+    """Calls of an elementwise operator, functional or in place: what its short forms do not know. `refused` takes what
+    there is no kernel for, `more` what comes beside the inputs."""
+
+    def __init__(self, run: Elementwise, inplace: bool = False, refused=None, more=None):
+        self.run = run
+        self.inplace = inplace
+        self.plans = run.written_plans if inplace else run.plans
+        self.refused = refused
+        self.more = more
+        self.forms = _Forms(self)
+
+    def form(self, kinds: str, names: tuple[str, ...] = (), defaults: tuple = ()) -> Callable:
+        """The short form; the last numbers are called by `names`, `defaults` are those of the last arguments."""
+        count = len(kinds) - len(names)
+        written = ((0,), (0,)) if self.inplace else ((), None)
+        optional = max(len(defaults) - len(names), 0)
+        pattern = Pattern(kinds, count, names, optional, *written, mixed=True, rest=self.more is not None)
+        return short_form(self, pattern, (None,) * (len(kinds) - len(defaults)) + defaults)
+
+    def _general(self, args: tuple):
+        try:
+            return self.run.into(args, args[:1], inplace=True) if self.inplace else self.run.general(*args)
+        except Unsupported:
+            if self.refused is None:
+                raise
+            return self.refused(*args)
+
+    def odd(self, args: tuple, kwargs: dict):
+        return self._general((*args, *kwargs.values()))
+
+    def miss(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
+        args = (*args, *kwargs.values())
+        if None in bound or (self.inplace and len(set(bound)) < len(bound)):
+            return self._general(args)
+        plan = self.plans.get(key)
+        if plan is None:
+            run = self.run
+            inputs = run.split_args(args)[0]
+            try:
+                plan = run.plan_inplace(key, inputs) if self.inplace else run.plan(self.plans, key, inputs)
+            except Unsupported:
+                if self.refused is None:
+                    raise
+                return self.refused(*args)
+        try:
+            made = execute(plan, bound[:], tensors, self.run.packed(plan, args))
+        except BindingTooLarge:
+            return self._general(args)
+        return args[0] if self.inplace else made
+
+    def large(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
+        return self._general((*args, *kwargs.values()))
+
+
+class Into(Calls):
+    """Calls whose last argument is the tensor to write to, of the inputs' shape."""
+
+    def __init__(self, run: Elementwise):
+        super().__init__(run)
+        self.plans = run.written_plans
+
+    def form(self, kinds: str) -> Callable:
+        last = len(kinds) - 1
+        return short_form(self, Pattern(kinds, len(kinds), (), 0, (last,), (last,)), (None,) * len(kinds))
+
+    def _general(self, args: tuple):
+        return self.run.into(args[:-1], args[-1:], inplace=True)
+
+    def miss(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
+        if None in bound or len(set(bound)) < len(bound):
+            return self._general(args)
+        plan = self.plans.get(key)
+        if plan is None:
+            self.run.check_into(args[:-1], args[-1:], True)
+            plan = self.run.plan(self.plans, key, args[:-1], args[-1:], [None] * (len(args) - 1))
+        try:
+            execute(plan, bound[:], tensors, self.run.packed(plan, args[:-1]))
+        except BindingTooLarge:
+            return self._general(args)
+        return args[-1]
 
 
 _OUT_DTYPE = {"i64": torch.int64, "i32": torch.int32, "f32": torch.float32, "c64": torch.complex64}
@@ -347,6 +399,12 @@ def _output_strides(tensors, shape):
     if all(t.shape == shape and t.is_contiguous() for t in tensors if t.dim()):
         return contiguous_strides(shape)
     metas = [torch.empty_strided(t.shape, t.stride(), device="meta").expand(shape) for t in tensors]
+    if len(metas) <= 3:  # an operator of torch's with so many operands tells
+        return (torch.neg, torch.add, torch.addcmul)[len(metas) - 1](*metas).stride()
+    from torch._prims_common import (
+        compute_elementwise_output_strides,  # which takes half a second to import all it needs
+    )
+
     return compute_elementwise_output_strides(*metas)
 
 

@@ -4,7 +4,7 @@ import torch
 
 from .. import tensor as T
 from ..kernels.linalg import BLOCK
-from ..launch import caps
+from ..plan import caps, planned
 from .copy import device_copy, fill
 from .linalg import (
     REAL,
@@ -21,7 +21,6 @@ from .linalg import (
     work,
     zeros,
 )  # fmt: skip
-from .remember import remembered
 from .table import custom
 
 
@@ -30,7 +29,7 @@ def check(info: torch.Tensor, name: str, one: bool) -> None:
     aten._linalg_check_errors(info, name, is_matrix=one)
 
 
-@remembered
+@planned
 def _cholesky(x, upper: bool) -> tuple[torch.Tensor, torch.Tensor]:
     meta, _ = shaped(aten.linalg_cholesky_ex.default, x)
     out, info = like(meta), zeros(x.shape[:-2], torch.int32)
@@ -66,7 +65,7 @@ def cholesky(self, upper=False):
     return out
 
 
-@remembered
+@planned
 def factored(x: torch.Tensor, pivot: bool = True):
     """LU, pivots and info of x, with the layout torch's own results have."""
     *batch, m, n = x.shape

@@ -10,9 +10,9 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import fft
 from ..kernels.layout import numel, spread
-from ..launch import caps, launch
+from ..plan import caps, constant, launch
+from ..program import Step
 from .indexed import run
-from .remember import remembered
 from .scan import blocks_of
 from .table import custom
 
@@ -24,7 +24,7 @@ def _scale(normalization: int, count: int) -> float:
 
 def _launch(found: fft.Local, x: torch.Tensor, out: torch.Tensor, count: int, inner: int, forward: bool, scale: float):
     params = found.pack.pack(count, inner, x.storage_offset(), 1.0 if forward else -1.0, scale)
-    launch(found.program, (x, out), params, spread(-(-count // found.batch), caps()))
+    launch(Step(found.program, params, spread(-(-count // found.batch), caps())), x, out)
     return out
 
 
@@ -70,7 +70,7 @@ def transform(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tens
         params = kernel.pack.pack(
             threads, length, sizes[2], done, sign, scale if last else 1.0, source.storage_offset()
         )
-        launch(kernel.program, (source, out), params, kernel.grid(threads, caps()))
+        launch(Step(kernel.program, params, kernel.grid(threads, caps())), source, out)
         spare = source if source is not x else None
         source = out
         done *= radix
@@ -80,9 +80,13 @@ def transform(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tens
 @lru_cache(maxsize=16)
 def _chirp_spectrum(length: int, padded: int, adapter) -> torch.Tensor:
     """The transform of the chirp filter, kept because every call with this length needs it."""
-    filter_ = T.empty((padded,), torch.complex64)
-    run(fft.kernel("chirp", adapter), (), (filter_,), length, 1, padded, 1.0, 1.0)
-    return transform(filter_, (1, padded, 1), True, 1.0)
+
+    def make():
+        filter_ = T.empty((padded,), torch.complex64)
+        run(fft.kernel("chirp", adapter), (), (filter_,), length, 1, padded, 1.0, 1.0)
+        return transform(filter_, (1, padded, 1), True, 1.0)
+
+    return constant(make)
 
 
 def _bluestein(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tensor:
@@ -122,7 +126,6 @@ def _over(x: torch.Tensor, dims: list[int], forward: bool, scale: float) -> torc
 
 
 @custom("_fft_c2c")
-@remembered
 def fft_c2c(self, dim, normalization, forward):
     x = _complex(self)
     dims = _dims(self, dim)
@@ -133,7 +136,6 @@ def fft_c2c(self, dim, normalization, forward):
 
 
 @custom("_fft_r2c")
-@remembered
 def fft_r2c(self, dim, normalization, onesided):
     dims = _dims(self, dim)
     shape = list(self.shape)
@@ -163,7 +165,6 @@ def fft_r2c(self, dim, normalization, onesided):
 
 
 @custom("_fft_c2r")
-@remembered
 def fft_c2r(self, dim, normalization, last_dim_size):
     dims = _dims(self, dim)
     last = dims[-1]

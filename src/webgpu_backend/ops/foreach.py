@@ -71,9 +71,9 @@ def _listed(entry, overload, single):
             inputs, scalars = row[:n_in], (*row[n_in:], *missing)
             try:
                 if inplace:
-                    run.inplace(inputs, scalars)
+                    run.inplace(*inputs, *scalars)
                 else:
-                    results.append(run.call(inputs, scalars))
+                    results.append(run(*inputs, *scalars))
             except Unsupported:
                 results.append(single(inputs, scalars, inplace))
         return None if inplace else results
@@ -100,10 +100,10 @@ for _entry in POINTWISE.values():
                 continue
             _kernel = _listed(_entry, _overload, _single(_entry))
             if _kernel is not None:
-                custom(_base if _name == "default" else f"{_base}.{_name}")(_kernel)
+                custom(_base if _name == "default" else f"{_base}.{_name}", planned=False)(_kernel)
 
 
-@custom("_foreach_copy_")
+@custom("_foreach_copy_", planned=False)
 @_counted
 def foreach_copy_(self, src, non_blocking=False):
     _check([self, src])
@@ -114,7 +114,7 @@ def foreach_copy_(self, src, non_blocking=False):
             target.copy_(source)
 
 
-@custom("_foreach_zero_")
+@custom("_foreach_zero_", planned=False)
 @_counted
 def foreach_zero_(self):
     _check([self])

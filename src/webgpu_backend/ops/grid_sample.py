@@ -6,7 +6,7 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import grid_sample
 from ..kernels.layout import numel
-from ..launch import caps
+from ..plan import caps
 from .indexed import run
 from .pool import _spatial, _strides
 from .table import custom

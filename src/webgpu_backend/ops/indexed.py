@@ -4,7 +4,8 @@ import torch
 
 from .. import tensor as T
 from ..kernels.indexed import Kernel
-from ..launch import caps, launch
+from ..plan import caps, launch
+from ..program import Step
 
 
 def run(kernel: Kernel, reads: tuple, writes: tuple, *values) -> None:
@@ -12,7 +13,7 @@ def run(kernel: Kernel, reads: tuple, writes: tuple, *values) -> None:
     n = writes[0].numel()
     if n:
         params = kernel.pack.pack(n, *values, *[t.storage_offset() for t in reads])
-        launch(kernel.program, (*reads, *writes), params, kernel.grid(n, caps()))
+        launch(Step(kernel.program, params, kernel.grid(n, caps())), *reads, *writes)
 
 
 def meta_results(op, *args, **kwargs) -> tuple[T.Meta, ...]:

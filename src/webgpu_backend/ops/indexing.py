@@ -9,27 +9,13 @@ from .. import tensor as T
 from ..kernels import index as kernel
 from ..kernels.index import Axis
 from ..kernels.layout import numel
-from ..launch import caps, launch_guarded, windows
+from ..plan import caps, launch, windows
+from ..plan.faults import site
 from ..runtime.errors import BindingTooLarge
-from ..runtime.faults import site
-from . import hot
 from .elementwise import _scalar_name, broadcast_shape
 from .table import custom
 
-_PLANS: dict[tuple, tuple] = {}
-_MAX_PLANS = 16384
 INDEX_SIZE = {torch.int64: 8, torch.int32: 4}
-
-
-def key_of(tensor: torch.Tensor) -> tuple:
-    return (tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
-
-
-def remember(plans: dict, key: tuple, value):
-    if len(plans) >= _MAX_PLANS:
-        plans.clear()
-    plans[key] = value
-    return value
 
 
 def like(tensor: torch.Tensor) -> torch.Tensor:
@@ -43,35 +29,20 @@ def axis(index: torch.Tensor, strides, limit: int, step: int, op: str, dim: int,
     return Axis(INDEX_SIZE[index.dtype], tuple(strides), index.storage_offset(), limit, step, site(op, dim, wraps))
 
 
-def read(key: tuple, source: torch.Tensor, indices, layout, *args) -> torch.Tensor:
-    """Runs the index kernel; `layout(source, *args)` gives (shape, source strides, axes) when there is no plan for
-    `key` yet."""
-    found = _PLANS.get(key)
-    if found is None:
-        shape, strides, axes = layout(source, *args)
-        meta = T.meta(shape, None, source.dtype)
-        plan = None
-        if numel(shape):
-            plan = kernel.plan(shape, source.element_size(), strides, source.storage_offset(), axes, caps())
-        found = remember(_PLANS, key, (meta, plan))
-    meta, plan = found
-    out, block = T.make(meta)
-    if plan is not None:
-        blocks = T._blocks
-        bound = (blocks[source.data_ptr() >> 40], *[blocks[i.data_ptr() >> 40] for i in indices], block)
-        try:
-            hot.record_guarded(plan.program, bound, plan.params, plan.grid)
-        except BindingTooLarge:
-            _read_in_windows(source, indices, out, layout(source, *args))
+def read(source: torch.Tensor, indices, shape, strides, axes) -> torch.Tensor:
+    """A new tensor of `shape` from elements of the source, whose strides over that shape are given; each axis adds
+    what its index says."""
+    out = T.empty(shape, source.dtype)
+    if not out.numel():
+        return out
+    item, offset = source.element_size(), source.storage_offset()
+    try:
+        launch(kernel.plan(shape, item, strides, offset, axes, caps()), source, *indices, out)
+    except BindingTooLarge:  # a source larger than one binding: a dispatch for each part of it
+        step = kernel.plan(shape, item, strides, offset, axes, caps(), windowed=True)
+        for window, first, end in windows(source):
+            launch(step.followed(pack("<II", first, end)), window, *indices, out)
     return out
-
-
-def _read_in_windows(source, indices, out, laid) -> None:
-    """A source larger than one binding: a dispatch for each part of it."""
-    shape, strides, axes = laid
-    plan = kernel.plan(shape, source.element_size(), strides, source.storage_offset(), axes, caps(), windowed=True)
-    for window, first, end in windows(source):
-        launch_guarded(plan.program, (window, *indices, out), plan.params + pack("<II", first, end), plan.grid)
 
 
 def along(self: torch.Tensor, dim: int, index: torch.Tensor, op: str):
@@ -85,62 +56,19 @@ def along(self: torch.Tensor, dim: int, index: torch.Tensor, op: str):
     return strides, axis(index, index.stride(), self.shape[dim], self.stride(dim), op, dim, False)
 
 
-# Keys are spelt out below: a call of `key_of` for each operand costs as much again as the look-up.
-
-
-def _quick(op: str):
-    """The short way of operators that index one dimension with one tensor."""
-
-    def of(long):
-        plans, make = _PLANS, T.make
-
-        def call(self, dim, index, **rest):
-            found = plans.get((
-                op, dim, self.dtype, self.shape, self.stride(), self.storage_offset(),
-                index.dtype, index.shape, index.stride(), index.storage_offset(),
-            ))  # fmt: skip
-            if found is None or found[1] is None:
-                return long(self, dim, index, **rest)
-            meta, plan = found
-            out, block = make(meta)
-            blocks = T._blocks
-            bound = (blocks[self.data_ptr() >> 40], blocks[index.data_ptr() >> 40], block)
-            try:
-                hot.record_guarded(plan.program, bound, plan.params, plan.grid)
-            except BindingTooLarge:
-                return long(self, dim, index, **rest)
-            return out
-
-        return call
-
-    return of
-
-
-@custom("gather", quick=_quick("gather"))
+@custom("gather")
 def gather(self, dim, index, *, sparse_grad=False):
-    key = (
-        "gather", dim, self.dtype, self.shape, self.stride(), self.storage_offset(),
-        index.dtype, index.shape, index.stride(), index.storage_offset(),
-    )  # fmt: skip
-    return read(key, self, (index,), _gather, dim, index)
-
-
-def _gather(self, dim, index):
     canonicalize_dim(self.dim(), dim)
     shape = torch.ops.aten.gather(like(self), dim, like(index)).shape
     if not index.numel():
-        return shape, (), []
+        return T.empty(shape, self.dtype)
     strides, one = along(self, dim, index, "gather")
-    return shape, strides, [one]
+    return read(self, (index,), shape, strides, [one])
 
 
-@custom("index_select", quick=_quick("index_select"))
+@custom("index_select")
 def index_select(self, dim, index):
-    key = (
-        "index_select", dim, self.dtype, self.shape, self.stride(), self.storage_offset(),
-        index.dtype, index.shape, index.stride(), index.storage_offset(),
-    )  # fmt: skip
-    return read(key, self, (index,), _index_select, dim, index)
+    return read(self, (index,), *_index_select(self, dim, index))
 
 
 def _index_select(self, dim, index):
@@ -166,27 +94,16 @@ def _index_select(self, dim, index):
 def take(self, index):
     if not self.is_contiguous():
         self = self.contiguous()
-    return read(("take", *key_of(self), *key_of(index)), self, (index,), _take, index)
-
-
-def _take(self, index):
     if index.dtype is not torch.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {_scalar_name(index.dtype)}")
     if not self.numel() and index.numel():
         raise IndexError("take(): tried to take from an empty tensor")
-    return tuple(index.shape), (0,) * index.dim(), [axis(index, index.stride(), self.numel(), 1, "take", 0, True)]
+    one = axis(index, index.stride(), self.numel(), 1, "take", 0, True)
+    return read(self, (index,), tuple(index.shape), (0,) * index.dim(), [one])
 
 
 @custom("embedding")
 def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
-    key = (
-        "embedding", weight.dtype, weight.shape, weight.stride(), weight.storage_offset(),
-        indices.dtype, indices.shape, indices.stride(), indices.storage_offset(),
-    )  # fmt: skip
-    return read(key, weight, (indices,), _embedding, indices)
-
-
-def _embedding(weight, indices):
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
     if indices.dtype not in INDEX_SIZE:
@@ -195,7 +112,8 @@ def _embedding(weight, indices):
             f"got torch.{_scalar_name(indices.dtype)}Tensor instead (while checking arguments for embedding)"
         )
     rows = axis(indices, (*indices.stride(), 0), weight.shape[0], weight.stride(0), "embedding", 0, False)
-    return (*indices.shape, weight.shape[1]), (0,) * indices.dim() + (weight.stride(1),), [rows]
+    shape, strides = (*indices.shape, weight.shape[1]), (0,) * indices.dim() + (weight.stride(1),)
+    return read(weight, (indices,), shape, strides, [rows])
 
 
 # -- advanced indexing
@@ -308,19 +226,8 @@ def few(self: torch.Tensor, indices: list[torch.Tensor | None]):
     return front, [flat]
 
 
-def _index_first(self, index):
-    return advanced(self, device_indices(self, [index]), "index")
-
-
 @custom("index.Tensor")
 def index_tensor(self, indices):
-    index = indices[0] if len(indices) == 1 else None
-    if index is not None and index.dtype in INDEX_SIZE and not index.is_cpu:
-        key = (
-            "index", self.dtype, self.shape, self.stride(), self.storage_offset(),
-            index.dtype, index.shape, index.stride(), index.storage_offset(),
-        )  # fmt: skip
-        return read(key, self, (index,), _index_first, index)
     flat = flat_mask(self, indices)
     if flat is not None:
         self, indices = flat
@@ -328,13 +235,12 @@ def index_tensor(self, indices):
     given = [i for i in indices if i is not None]
     if not given:
         return self.clone()
-    key = ("index", key_of(self), tuple([None if i is None else key_of(i) for i in indices]))
     if len(given) > 4:
         shape = advanced(self, indices, "index")[0]
         moved, joined = few(self, indices)
         out = index_tensor(moved, joined)
         return _restore(out, self, indices, shape)
-    return read(key, self, given, advanced, indices, "index")
+    return read(self, given, *advanced(self, indices, "index"))
 
 
 def _restore(out: torch.Tensor, self: torch.Tensor, indices, shape) -> torch.Tensor:

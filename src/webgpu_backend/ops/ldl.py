@@ -5,7 +5,7 @@ import torch
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels.linalg import TRIPS, team_size
-from ..launch import caps
+from ..plan import caps
 from .factor import check
 from .linalg import aten, copied, flat, like, ranges, run, shaped, work, zeros
 from .table import custom

@@ -21,7 +21,8 @@ from ..kernels.linalg import (
     rows_of,
     team_size,
 )
-from ..launch import caps, launch
+from ..plan import caps, launch
+from ..program import Step
 from .copy import device_copy, fill
 
 aten = torch.ops.aten
@@ -142,7 +143,7 @@ def run(name: str, dtype: torch.dtype, operands: tuple, vectors: tuple, length: 
     )  # fmt: skip
     # Kernels read vectors from their storage's start: a view of another (pivots[1:]) is copied.
     vectors = [v.clone() if v.storage_offset() else v for v in vectors]
-    launch(program, (*operands, *vectors), params, grid)
+    launch(Step(program, params, grid), *operands, *vectors)
 
 
 def run_panel(name: str, operands: tuple, vectors: tuple, groups: int, size: tuple, **scalars) -> None:
@@ -152,7 +153,7 @@ def run_panel(name: str, operands: tuple, vectors: tuple, groups: int, size: tup
         name, T.dtype_of(first), tuple(matrices(x) for x in operands), groups, size, caps(), batch=first.shape[0],
         **{k: int(v) for k, v in scalars.items()},
     )  # fmt: skip
-    launch(program, (*operands, *vectors), params, grid)
+    launch(Step(program, params, grid), *operands, *vectors)
 
 
 def subtract_product(target: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
@@ -221,7 +222,7 @@ def swap_rows_(a, pivots, first: int, last: int, backwards: bool = False) -> Non
             "permutation", T.dtype_of(a), (), 1, (256, NUMBERED, 1), caps(), batch=batch, rows=rows, count=count,
             backwards=int(backwards),
         )  # fmt: skip
-        launch(program, (pivots.clone() if pivots.storage_offset() else pivots, numbers), params, grid)
+        launch(Step(program, params, grid), pivots.clone() if pivots.storage_offset() else pivots, numbers)
         device_copy(a.gather(1, numbers.unsqueeze(-1).expand(a.shape)), a)
         return
     # A software adapter bounds the trips of a thread.

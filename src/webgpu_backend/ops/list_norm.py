@@ -5,13 +5,13 @@ import torch
 from .. import tensor as T
 from ..kernels import list_norm as kernel
 from ..kernels.lists import share
-from ..launch import caps, launch
-from .remember import keep
+from ..plan import caps, constant, launch
+from ..program import Step
 from .table import custom
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-_MAX_PLANS = 256
-_plans: dict[tuple, tuple] = {}
+_MOST = 256
+_starts: dict[tuple, torch.Tensor] = {}  # by the lists' lengths: where each tensor's numbers start
 
 
 @custom("_foreach_norm.Scalar")
@@ -22,13 +22,31 @@ def foreach_norm(self, ord=2, dtype=None):
     if kind is None or len(self) < 2 or not _together(self):
         return [torch.linalg.vector_norm(t, ord, dtype=dtype) for t in self]
     counts = tuple([t.numel() for t in self])
-    starts, steps = _plan(kind, self[0].dtype, counts)
-    part, norms = T.empty((steps[-1][-1],), torch.float32), T.empty((len(counts),), torch.float32)
-    for first, last, program, params, grid, _ in steps:
-        launch(program, (*self[first:last], part), params, grid)
-    launch(kernel.finish(kind, caps()), (part, starts, norms), len(counts).to_bytes(4, "little"), (len(counts), 1, 1))
+    starts = [0]
+    for n in counts:
+        starts.append(starts[-1] + kernel.parts(n))
+    part, norms = T.empty((starts[-1],), torch.float32), T.empty((len(counts),), torch.float32)
+    at = 0
+    while at < len(counts):
+        some = share(list(counts[at:]), kernel.slots(caps()), caps())
+        params, grid = kernel.params(list(counts[at : at + some]), starts[at], caps())
+        program = kernel.program(kind, T.dtype_of(self[0]), some, caps())
+        launch(Step(program, params, grid), *self[at : at + some], part)
+        at += some
+    last = Step(kernel.finish(kind, caps()), len(counts).to_bytes(4, "little"), (len(counts), 1, 1))
+    launch(last, part, _places(starts), norms)
     norms = norms.to(dtype or self[0].dtype)
     return [T.element(norms, k) for k in range(len(counts))]
+
+
+def _places(starts: list[int]) -> torch.Tensor:
+    key = tuple(starts)
+    found = _starts.get(key)
+    if found is None:
+        if len(_starts) >= _MOST:
+            _starts.clear()
+        found = _starts[key] = constant(lambda: torch.tensor(starts, dtype=torch.int32).to(T.DEVICE))
+    return found
 
 
 def _together(tensors) -> bool:
@@ -41,24 +59,3 @@ def _together(tensors) -> bool:
         if not plain or T.block_of(t).size > limit:
             return False
     return True
-
-
-def _plan(kind: str, dtype: torch.dtype, counts: tuple) -> tuple:
-    """Where each tensor's numbers start, and (first, last, program, parameters, grid, numbers so far) of each step."""
-    key = (kind, dtype, counts)
-    found = _plans.get(key)
-    if found is None:
-        starts = [0]
-        for n in counts:
-            starts.append(starts[-1] + kernel.parts(n))
-        steps, at = [], 0
-        while at < len(counts):
-            some = share(list(counts[at:]), kernel.slots(caps()), caps())
-            params, grid = kernel.params(list(counts[at : at + some]), starts[at], caps())
-            program = kernel.program(kind, T.DTYPES[dtype], some, caps())
-            steps.append((at, at + some, program, params, grid, starts[at + some]))
-            at += some
-        if len(_plans) >= _MAX_PLANS:
-            _plans.clear()
-        found = _plans[key] = (keep(torch.tensor(starts, dtype=torch.int32).to(T.DEVICE)), steps)
-    return found

@@ -7,14 +7,13 @@ from ..kernels import lists as kernel
 from ..kernels.lists import Operand
 from ..kernels.numbers import PACKERS
 from ..kernels.pointwise import Spec
-from ..launch import caps
-from ..runtime.gpu import gpu
+from ..plan import cache, caps, run
+from ..program import Plan, Step
 
 _FLOATS = frozenset((torch.float32, torch.float16, torch.bfloat16))
 _NUMBERS = frozenset((int, float, bool))
 _LISTS = frozenset((list, tuple))
 _OFFSET = (1 << 40) - 1  # the part of a data pointer below the slot
-_MAX_PLANS = 1024
 _MAX_HELD = 64
 _pack = PACKERS["f32"]
 _data_ptr = torch.Tensor.data_ptr
@@ -24,33 +23,36 @@ class _Held:
     """What was found out about some tensors. It holds for as long as they are where they were, as they were (which
     `guards` compares at once), and the pool has put no other block there."""
 
-    __slots__ = ("parts", "metas", "uneven", "listed", "common", "bounds", "guards", "generation")
+    __slots__ = ("plan", "bound", "uneven", "bounds", "guards", "generation")
 
-    def __init__(self, plan, listed, common):
-        self.parts, self.metas, uneven = plan
-        self.uneven = [(listed[i][k], nbytes) for i, k, nbytes in uneven]
-        self.listed = listed
-        self.common = common
+    def __init__(self, plan: Plan, bound: list):
+        self.plan = plan
+        self.bound = bound
+        self.uneven = [(bound[i], nbytes) for i, nbytes in zip(plan.written, plan.ends) if nbytes]
         self.bounds = None
 
     def hold(self, tensors: list) -> None:
         self.guards = T.Guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        self.generation = gpu().pool.generation
+        self.generation = T.generation()
 
     def still(self, tensors: list) -> bool:
-        return self.generation == gpu().pool.generation and self.guards.check(*tensors)
+        return self.generation == T.generation() and self.guards.check(*tensors)
 
 
 class Lists:
     """A spec over columns: a column is a list (of tensors or numbers) or one value for all rows; the first is a list
     of tensors. Everything is computed in float32. `written` has, for each output, the input that it overwrites, or
     None for a new tensor of the first column's dtype.
+
+    Plans have a step for as many rows as its bindings allow; their buffers are the lists one after the other, then what
+    all rows share, then the outputs.
     """
 
     def __init__(self, spec: Spec, written: tuple[int | None, ...]):
         self.spec = spec
         self.written = written
-        self.plans: dict[tuple, tuple | None] = {}
+        self.plans = cache.table(f"{spec.name} of lists")
+        self.apart = cache.marks()  # keys of lists that need a dispatch for each tensor
         self.held: dict[tuple, _Held | None] = {}  # None: seen once
         self.fits = not spec.types and set(spec.outputs) == {"T"}
 
@@ -85,21 +87,24 @@ class Lists:
         # A whole group of four is written: nobody else's elements may be in it.
         if any([block.nbytes > nbytes for block, nbytes in held.uneven]):
             return None
-        parts, metas = held.parts, held.metas
-        made = [[T.make(m) for m in metas] for target in self.written if target is None]
-        listed = held.listed + [[block for _, block in outs] for outs in made]
-        tail = b"".join([_pack(s) for s in scalars])
+        made = [T.make(meta) for meta in held.plan.outputs]
         bounds = None if made else held.bounds
         if bounds is None:
-            bounds = held.bounds = [
-                (*[b[k] for k in range(start, stop) for b in listed], *held.common) for start, stop, _, _, _ in parts
-            ]
-        record = gpu().queue.record
-        for (start, stop, program, params, grid), bound in zip(parts, bounds):
+            bound = held.bound + [block for _, block in made]
+            bounds = held.bounds = [(step, tuple([bound[i] for i in step.bindings])) for step in held.plan.steps]
+        self._record(bounds, numbers, b"".join([_pack(s) for s in scalars]))
+        rows = len(columns[0])
+        return tuple([[t for t, _ in made[at : at + rows]] for at in range(0, len(made), rows)])
+
+    def _record(self, bounds: list, numbers: list, tail: bytes) -> None:
+        """The steps, each with the numbers of its rows."""
+        start = 0
+        for step, bound in bounds:
+            params, stop = step.params, start + step.meaning
             for value in numbers:
                 params += value if value.__class__ is bytes else b"".join([_pack(v) for v in value[start:stop]])
-            record(program, bound, params + tail, grid)
-        return tuple([[t for t, _ in outs] for outs in made])
+            run.record(step, bound, params + tail)
+            start = stop
 
     def _hold(self, key: tuple, tensors: list, found: _Held) -> _Held:
         """Keeps what is known of tensors that come a second time: gradients may lie elsewhere at every step."""
@@ -118,7 +123,7 @@ class Lists:
         # No elements, the middle of a storage, or (no allocation starts at a multiple of 2^40) the CPU's memory.
         if not all(pointers) or any([p & _OFFSET for p in pointers]):
             return None
-        blocks, at = T._blocks, 0
+        blocks, at = run.blocks, 0
         key, listed, common = [], [], []
         for column in columns:
             each = column.__class__ in _LISTS
@@ -152,11 +157,10 @@ class Lists:
         if self._clash(key, listed, common):
             return None
         key = (*key, *shapes)
-        try:
-            plan = self.plans[key]
-        except KeyError:
-            plan = self._plan(key, shapes, len(columns))
-        return None if plan is None else (plan, listed, common)
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = None if key in self.apart else self._plan(key, shapes, len(columns))
+        return None if plan is None else (plan, [block for bound in listed for block in bound] + common)
 
     def _clash(self, key, listed, common) -> bool:
         """A buffer that is written in one place and used in another, which no single dispatch may do."""
@@ -169,11 +173,9 @@ class Lists:
         others.update(common)
         return not others.isdisjoint(written)
 
-    def _plan(self, key, shapes, count: int):
-        if len(self.plans) >= _MAX_PLANS:
-            self.plans.clear()
+    def _plan(self, key, shapes, count: int) -> Plan | None:
         spec, c = self.spec, caps()
-        self.plans[key] = None
+        self.apart.add(key)
         kinds = [(k, None) if k.__class__ is str else k for k in key[:count]]
         if None in self.written and any(d is not None and d is not kinds[0][1] for _, d in kinds):
             return None  # promotion
@@ -185,15 +187,25 @@ class Lists:
         limit = kernel.slots_of(operands, self.written.count(None), len(spec.scalars), c)
         if limit < 1:
             return None
-        parts, at = [], 0
-        while at < len(counts):
+        lists = [i for i, (kind, _) in enumerate(kinds) if kind in ("t", "e")]
+        common = [kind for kind, _ in kinds].count("c")
+        rows, given = len(counts), len(lists) * len(counts)
+        new = self.written.count(None)
+        starts = [rows * i for i in range(len(lists))] + [given + common + rows * i for i in range(new)]
+        shared = tuple(range(given, given + common))
+        steps, at = [], 0
+        while at < rows:
             slots = kernel.share(counts[at:], limit, c)
             params, grid = kernel.params(counts[at : at + slots], c)
-            parts.append((at, at + slots, kernel.program(spec, operands, outputs, slots, c), params, grid))
+            bound = tuple([first + k for k in range(at, at + slots) for first in starts])
+            program = kernel.program(spec, operands, outputs, slots, c)
+            steps.append(Step(program, params, grid, (*bound, *shared), meaning=slots))
             at += slots
-        metas = [T.meta(s, None, kinds[0][1]) for s in shapes] if None in self.written else []
+        plan = Plan(tuple(steps))
+        plan.outputs = tuple([T.meta(s, None, kinds[0][1]) for s in shapes]) * new
         targets = [t for t in self.written if t is not None]
-        lists = [i for i, (kind, _) in enumerate(kinds) if kind in ("t", "e")]
-        uneven = [(lists.index(t), k, n * kinds[t][1].itemsize) for t in targets for k, n in enumerate(counts) if n % 4]
-        plan = self.plans[key] = (parts, metas, uneven)
+        plan.written = tuple([rows * lists.index(t) + k for t in targets for k in range(rows)])
+        plan.ends = tuple([n * kinds[t][1].itemsize if n % 4 else 0 for t in targets for n in counts])
+        self.apart.discard(key)
+        cache.keep(self.plans, key, plan)
         return plan

@@ -36,7 +36,7 @@ class _Loss:
         if out not in _FLOATS:
             raise Unsupported(f"webgpu: {self.name} of {out}")
         if reduction == _NONE:
-            return self.each.call(tensors, scalars)
+            return self.each(*tensors, *scalars)
         wide = torch.broadcast_tensors(*tensors)
         compute = torch.float64 if out == torch.float64 else torch.float32
         run = self.mean if reduction == _MEAN else self.sum
@@ -45,7 +45,7 @@ class _Loss:
     def backward(self, grad_output, tensors: tuple, reduction: int, scalars: tuple = ()):
         n = tensors[0].numel()
         norm = 1 / n if reduction == _MEAN and n else 1.0
-        return self.back.call((grad_output, *tensors), (*scalars, norm))
+        return self.back(grad_output, *tensors, *scalars, norm)
 
 
 _MSE = _Loss("mse_loss", "d = a - b\nd * d", "2 * (a - b) * norm * g")

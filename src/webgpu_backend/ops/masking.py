@@ -5,8 +5,8 @@ import torch
 from .. import tensor as T
 from ..kernels import compact
 from ..kernels.pointwise import Spec
-from ..launch import caps, launch, launch_guarded
-from ..runtime.faults import site
+from ..plan import caps, launch
+from ..plan.faults import site
 from .copy import device_copy
 from .elementwise import Elementwise, _scalar_name, broadcast_shape
 from .table import Pointwise, custom
@@ -20,7 +20,7 @@ def _sums(self: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     c, n = caps(), self.numel()
     counts = T.empty((compact.chunks(n, c),), torch.int32)
     plan = compact.count(T.dtype_of(self), n, self.storage_offset(), c)
-    launch(plan.program, (self, counts), plan.params, plan.grid)
+    launch(plan, self, counts)
     sums = torch.cumsum(counts, 0, dtype=torch.int32)
     return sums, sums[-1:]
 
@@ -29,11 +29,11 @@ def _positions(self: torch.Tensor, sums: torch.Tensor, room: int, sizes) -> torc
     out = T.empty((room, len(sizes)), torch.int64)
     if room:
         plan = compact.write(T.dtype_of(self), sizes, self.storage_offset(), room, caps())
-        launch(plan.program, (self, sums, out), plan.params, plan.grid)
+        launch(plan, self, sums, out)
     return out
 
 
-@custom("nonzero")
+@custom("nonzero", planned=False)
 def nonzero(self):
     rank = self.dim()
     if not self.numel():
@@ -65,11 +65,11 @@ def nonzero_static(self, *, size, fill_value=-1):
     self = self.contiguous()
     sums, _ = _sums(self)
     plan = compact.write(T.dtype_of(self), tuple(self.shape), self.storage_offset(), size, caps())
-    launch(plan.program, (self, sums, out), plan.params, plan.grid)
+    launch(plan, self, sums, out)
     return out
 
 
-@custom("masked_select")
+@custom("masked_select", planned=False)
 def masked_select(self, mask):
     if mask.dtype is not torch.bool:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
@@ -115,7 +115,7 @@ def masked_scatter_(self, mask, source):
         self.element_size(), mask.numel(), mask.storage_offset(), source.numel(), source.storage_offset(),
         target.storage_offset(), site("masked_scatter", 0, False), caps(),
     )  # fmt: skip
-    launch_guarded(plan.program, (mask, sums, source, target), plan.params, plan.grid)
+    launch(plan, mask, sums, source, target)
     if target is not self:
         device_copy(target, self)
     return self
@@ -135,23 +135,23 @@ def _check_fill(self, mask, value):
             )
 
 
-@custom("masked_fill.Scalar", "masked_fill.Tensor")
+@custom("masked_fill.Scalar", "masked_fill.Tensor", planned=False)
 def masked_fill(self, mask, value):
     _check_fill(self, mask, value)
-    return _fill.call((self, mask, value), ())
+    return _fill(self, mask, value)
 
 
-@custom("masked_fill_.Scalar", "masked_fill_.Tensor")
+@custom("masked_fill_.Scalar", "masked_fill_.Tensor", planned=False)
 def masked_fill_(self, mask, value):
     _check_fill(self, mask, value)
-    return _fill.call_into((self, mask, value), (), (self,), inplace=True)
+    return _fill.inplace(self, mask, value)
 
 
 def _name(tensor: torch.Tensor) -> str:
     return _scalar_name(tensor.dtype)
 
 
-@custom("equal")
+@custom("equal", planned=False)
 def equal(self, other):
     if self.device != other.device:
         raise RuntimeError(f"Cannot compare two tensors on different devices. Got: {self.device} and {other.device}")

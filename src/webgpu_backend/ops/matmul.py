@@ -6,10 +6,10 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels.layout import View, broadcast_strides, collapse
 from ..kernels.matmul import Matrix, Product
+from ..plan import constant, planned
 from .copy import device_copy, fill
 from .elementwise import broadcast_shape
-from .product import Call, addend, key_of, matching, matrix, output, planned, plans, refuse, remember, run, supported
-from .remember import keep, remembered
+from .product import addend, matching, matrix, multiply, output, refuse, supported
 from .table import custom
 
 aten = torch.ops.aten
@@ -20,17 +20,10 @@ aten = torch.ops.aten
 
 @custom("mm")
 def mm(self, mat2):
-    key = (
-        "mm", self.dtype, self.shape, self.stride(), self.storage_offset(),
-        mat2.dtype, mat2.shape, mat2.stride(), mat2.storage_offset(),
-    )  # fmt: skip
-    call = plans.get(key)
-    if call is None:
-        supported(self, mat2)
-        if self.dim() != 2 or mat2.dim() != 2 or self.shape[1] != mat2.shape[0] or not matching(self, mat2):
-            refuse(aten.mm.default, self, mat2)
-        call = remember(key, planned((self.shape[0], mat2.shape[1]), _two(self, mat2), self.dtype))
-    return run(call, self, mat2)
+    supported(self, mat2)
+    if self.dim() != 2 or mat2.dim() != 2 or self.shape[1] != mat2.shape[0] or not matching(self, mat2):
+        refuse(aten.mm.default, self, mat2)
+    return multiply((self.shape[0], mat2.shape[1]), self.dtype, _two(self, mat2), self, mat2)
 
 
 def _two(a, b, **rest) -> Product:
@@ -49,21 +42,17 @@ def addmm_activation(self, mat1, mat2, *, beta=1, alpha=1, use_gelu=False):
 
 
 def _addmm(self, mat1, mat2, beta, alpha, act):
-    key = ("addmm", act, beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(mat1), *key_of(mat2))
-    call = plans.get(key)
-    if call is None:
-        supported(self, mat1, mat2)
-        fits = mat1.dim() == 2 and mat2.dim() == 2 and mat1.shape[1] == mat2.shape[0]
-        if not fits or not matching(mat1, mat2) or not matching(self, mat1):
-            refuse(aten.addmm.default, self, mat1, mat2, beta=beta, alpha=alpha)
-        shape = (mat1.shape[0], mat2.shape[1])
-        if self.dim() > 2:
-            refuse(aten.addmm.default, self, mat1, mat2, beta=beta, alpha=alpha)
-        c = addend(self, shape) if beta != 0 else None
-        product = _two(mat1, mat2, c=c, alpha=alpha, beta=beta, act=act)
-        call = remember(key, planned(shape, product, mat1.dtype))
-    out = run(call, mat1, mat2, self if beta != 0 else None, beta)
-    if call.empty and act:
+    supported(self, mat1, mat2)
+    fits = mat1.dim() == 2 and mat2.dim() == 2 and mat1.shape[1] == mat2.shape[0]
+    if not fits or not matching(mat1, mat2) or not matching(self, mat1):
+        refuse(aten.addmm.default, self, mat1, mat2, beta=beta, alpha=alpha)
+    shape = (mat1.shape[0], mat2.shape[1])
+    if self.dim() > 2:
+        refuse(aten.addmm.default, self, mat1, mat2, beta=beta, alpha=alpha)
+    c = addend(self, shape) if beta != 0 else None
+    product = _two(mat1, mat2, c=c, alpha=alpha, beta=beta, act=act)
+    out = multiply(shape, mat1.dtype, product, mat1, mat2, self if beta != 0 else None)
+    if act and not product.k:
         return torch.relu(out) if act == "relu" else torch.nn.functional.gelu(out)
     return out
 
@@ -73,44 +62,32 @@ def _addmm(self, mat1, mat2, beta, alpha, act):
 
 @custom("bmm")
 def bmm(self, mat2):
-    key = ("bmm", *key_of(self), *key_of(mat2))
-    call = plans.get(key)
-    if call is None:
-        supported(self, mat2)
-        if not _batches(self, mat2):
-            refuse(aten.bmm.default, self, mat2)
-        call = remember(key, _batched(self, mat2))
-    return run(call, self, mat2)
+    supported(self, mat2)
+    if not _batches(self, mat2):
+        refuse(aten.bmm.default, self, mat2)
+    return _batched(self, mat2)
 
 
 @custom("baddbmm")
 def baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
-    key = ("baddbmm", beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(batch1), *key_of(batch2))
-    call = plans.get(key)
-    if call is None:
-        supported(self, batch1, batch2)
-        if not _batches(batch1, batch2) or not matching(self, batch1):
-            refuse(aten.baddbmm.default, self, batch1, batch2, beta=beta, alpha=alpha)
-        shape = (batch1.shape[0], batch1.shape[1], batch2.shape[2])
-        c = addend(self, shape) if beta != 0 else None
-        call = remember(key, _batched(batch1, batch2, c=c, alpha=alpha, beta=beta))
-    return run(call, batch1, batch2, self if beta != 0 else None, beta)
+    supported(self, batch1, batch2)
+    if not _batches(batch1, batch2) or not matching(self, batch1):
+        refuse(aten.baddbmm.default, self, batch1, batch2, beta=beta, alpha=alpha)
+    shape = (batch1.shape[0], batch1.shape[1], batch2.shape[2])
+    c = addend(self, shape) if beta != 0 else None
+    return _batched(batch1, batch2, self, c=c, alpha=alpha, beta=beta)
 
 
 @custom("addbmm")
 def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
-    key = ("addbmm", beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(batch1), *key_of(batch2))
-    call = plans.get(key)
-    if call is None:
-        supported(self, batch1, batch2)
-        if not _batches(batch1, batch2) or not matching(self, batch1):
-            refuse(aten.addbmm.default, self, batch1, batch2, beta=beta, alpha=alpha)
-        shape = (batch1.shape[1], batch2.shape[2])
-        if self.dtype in (torch.float16, torch.bfloat16):
-            return _add_each(self.expand(shape), batch1, batch2, beta, alpha)
-        c = addend(self, shape) if beta != 0 else None
-        call = remember(key, _batched(batch1, batch2, c=c, alpha=alpha, beta=beta, summed=True))
-    return run(call, batch1, batch2, self if beta != 0 else None, beta)
+    supported(self, batch1, batch2)
+    if not _batches(batch1, batch2) or not matching(self, batch1):
+        refuse(aten.addbmm.default, self, batch1, batch2, beta=beta, alpha=alpha)
+    shape = (batch1.shape[1], batch2.shape[2])
+    if self.dtype in (torch.float16, torch.bfloat16):
+        return _add_each(self.expand(shape), batch1, batch2, beta, alpha)
+    c = addend(self, shape) if beta != 0 else None
+    return _batched(batch1, batch2, self, c=c, alpha=alpha, beta=beta, summed=True)
 
 
 def _add_each(c, a, b, beta, alpha):
@@ -126,14 +103,15 @@ def _batches(a, b) -> bool:
     )
 
 
-def _batched(a, b, summed=False, **rest) -> Call:
+def _batched(a, b, added=None, c=None, summed=False, **rest) -> torch.Tensor:
+    """`added` is the tensor that `c` describes."""
     (batch, m, k), n = a.shape, b.shape[2]
     (a0, a1, a2), (b0, b1, b2) = a.stride(), b.stride()
     product = Product(
         m, n, k, matrix(a, a1, a2, 0, a0), matrix(b, b2, b1, 0, b0), output(a.dtype, m, n, batch),
-        inner=batch, summed=summed, **rest,
+        c=c, inner=batch, summed=summed, **rest,
     )  # fmt: skip
-    return planned((m, n) if summed else (batch, m, n), product, a.dtype)
+    return multiply((m, n) if summed else (batch, m, n), a.dtype, product, a, b, None if c is None else added)
 
 
 # -- vectors
@@ -141,14 +119,10 @@ def _batched(a, b, summed=False, **rest) -> Call:
 
 @custom("mv")
 def mv(self, vec):
-    key = ("mv", *key_of(self), *key_of(vec))
-    call = plans.get(key)
-    if call is None:
-        supported(self, vec)
-        if self.dim() != 2 or vec.dim() != 1 or self.shape[1] != vec.shape[0] or not matching(self, vec):
-            refuse(aten.mv.default, self, vec)
-        call = remember(key, planned((self.shape[0],), _row(self, vec), self.dtype))
-    return run(call, self, vec)
+    supported(self, vec)
+    if self.dim() != 2 or vec.dim() != 1 or self.shape[1] != vec.shape[0] or not matching(self, vec):
+        refuse(aten.mv.default, self, vec)
+    return multiply((self.shape[0],), self.dtype, _row(self, vec), self, vec)
 
 
 def _row(a, v, **rest) -> Product:
@@ -158,34 +132,26 @@ def _row(a, v, **rest) -> Product:
 
 @custom("addmv")
 def addmv(self, mat, vec, *, beta=1, alpha=1):
-    key = ("addmv", beta, alpha, type(beta), type(alpha), *key_of(self), *key_of(mat), *key_of(vec))
-    call = plans.get(key)
-    if call is None:
-        supported(self, mat, vec)
-        fits = mat.dim() == 2 and vec.dim() == 1 and mat.shape[1] == vec.shape[0] and self.dim() <= 1
-        if not fits or not matching(mat, vec) or not matching(self, mat):
-            refuse(aten.addmv.default, self, mat, vec, beta=beta, alpha=alpha)
-        c = None
-        if beta != 0:
-            c = matrix(self, self.expand((mat.shape[0],)).stride(0), 0)
-        product = _row(mat, vec, c=c, alpha=alpha, beta=beta)
-        call = remember(key, planned((mat.shape[0],), product, mat.dtype))
-    return run(call, mat, vec, self if beta != 0 else None, beta)
+    supported(self, mat, vec)
+    fits = mat.dim() == 2 and vec.dim() == 1 and mat.shape[1] == vec.shape[0] and self.dim() <= 1
+    if not fits or not matching(mat, vec) or not matching(self, mat):
+        refuse(aten.addmv.default, self, mat, vec, beta=beta, alpha=alpha)
+    c = None
+    if beta != 0:
+        c = matrix(self, self.expand((mat.shape[0],)).stride(0), 0)
+    product = _row(mat, vec, c=c, alpha=alpha, beta=beta)
+    return multiply((mat.shape[0],), mat.dtype, product, mat, vec, self if beta != 0 else None)
 
 
 @custom("dot")
 def dot(self, tensor):
-    key = ("dot", *key_of(self), *key_of(tensor))
-    call = plans.get(key)
-    if call is None:
-        supported(self, tensor)
-        _check_dot(self, tensor)
-        product = Product(
-            1, 1, self.shape[0], matrix(self, 0, self.stride(0)), matrix(tensor, 0, tensor.stride(0)),
-            output(self.dtype, 1, 1),
-        )  # fmt: skip
-        call = remember(key, planned((), product, self.dtype))
-    return run(call, self, tensor)
+    supported(self, tensor)
+    _check_dot(self, tensor)
+    product = Product(
+        1, 1, self.shape[0], matrix(self, 0, self.stride(0)), matrix(tensor, 0, tensor.stride(0)),
+        output(self.dtype, 1, 1),
+    )  # fmt: skip
+    return multiply((), self.dtype, product, self, tensor)
 
 
 @custom("vdot")
@@ -242,28 +208,25 @@ def matmul(self, other):
     raise Unsupported("webgpu: matmul of these ranks is torch's composite")
 
 
+@planned
 def _broadcast(a, b):
-    key = ("matmul", *key_of(a), *key_of(b))
-    call = plans.get(key)
-    if call is None:
-        supported(a, b)
-        if a.shape[-1] != b.shape[-2] or a.dtype != b.dtype:
-            raise Unsupported("webgpu: torch's composite words this error")
-        shape = broadcast_shape([a.shape[:-2], b.shape[:-2]])
-        (m, k), n = a.shape[-2:], b.shape[-1]
-        wide = [broadcast_strides(View(None, tuple(x.shape[:-2]), x.stride()[:-2]), shape) for x in (a, b)]
-        dims, (sa, sb) = collapse(shape, wide)
-        if len(dims) > 2:
-            raise Unsupported("webgpu: batches that no two strides describe")
-        dims, sa, sb = dims + [1], sa + [0], sb + [0]
-        product = Product(
-            m, n, k, matrix(a, *a.stride()[-2:], sa[1], sa[0]), matrix(b, b.stride(-1), b.stride(-2), sb[1], sb[0]),
-            output(a.dtype, m, n, dims[0]), outer=dims[1], inner=dims[0],
-        )  # fmt: skip
-        if 0 in shape:
-            product = None
-        call = remember(key, planned((*shape, m, n), product, a.dtype))
-    return run(call, a, b)
+    supported(a, b)
+    if a.shape[-1] != b.shape[-2] or a.dtype != b.dtype:
+        raise Unsupported("webgpu: torch's composite words this error")
+    shape = broadcast_shape([a.shape[:-2], b.shape[:-2]])
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    wide = [broadcast_strides(View(None, tuple(x.shape[:-2]), x.stride()[:-2]), shape) for x in (a, b)]
+    dims, (sa, sb) = collapse(shape, wide)
+    if len(dims) > 2:
+        raise Unsupported("webgpu: batches that no two strides describe")
+    dims, sa, sb = dims + [1], sa + [0], sb + [0]
+    product = Product(
+        m, n, k, matrix(a, *a.stride()[-2:], sa[1], sa[0]), matrix(b, b.stride(-1), b.stride(-2), sb[1], sb[0]),
+        output(a.dtype, m, n, dims[0]), outer=dims[1], inner=dims[0],
+    )  # fmt: skip
+    if 0 in shape:
+        product = None
+    return multiply((*shape, m, n), a.dtype, product, a, b)
 
 
 @custom("matmul", key="AutogradPrivateUse1")
@@ -316,13 +279,6 @@ def rows_of(x: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int, int], tuple[
 
 @custom("linear")
 def linear(input, weight, bias=None):
-    key = (
-        input.dtype, input.shape, input.stride(), input.storage_offset(), weight.dtype, weight.shape, weight.stride(),
-        weight.storage_offset(), None if bias is None else key_of(bias),
-    )  # fmt: skip
-    call = plans.get(key)
-    if call is not None:
-        return run(call, input, weight, bias)
     supported(input, weight, bias)
     k = weight.shape[-1] if weight.dim() in (1, 2) else -1
     fits = input.dim() > 0 and input.shape[-1] == k and matching(input, weight)
@@ -338,8 +294,7 @@ def linear(input, weight, bias=None):
         m, n, k, matrix(input, sm, input.stride(-1), so, si), matrix(weight, *weight.stride()),
         output(input.dtype, m, n, inner), c, outer, inner,
     )  # fmt: skip
-    call = remember(key, planned((*input.shape[:-1], n), product, input.dtype))
-    return run(call, input, weight, bias)
+    return multiply((*input.shape[:-1], n), input.dtype, product, input, weight, bias)
 
 
 def _composite_linear(input, weight, bias):
@@ -356,35 +311,30 @@ _ones: dict[torch.dtype, torch.Tensor] = {}
 
 def column_sums(grad: torch.Tensor) -> torch.Tensor:
     """Sum over all but the last dimension: a product with a row of ones."""
-    key = ("column_sums", *key_of(grad))
-    call = plans.get(key)
-    if call is None:
-        n = grad.shape[-1]
-        rows = rows_of(grad)
-        if rows is None:
-            return column_sums(grad.contiguous())
-        (outer, inner, m), (so, si, sm) = rows
-        if outer > 1:
-            return column_sums(grad.contiguous())
-        one = Matrix(T.dtype_of(grad), 0, 0, 0)
-        product = Product(
-            1, n, m, one, matrix(grad, grad.stride(-1), sm, so, si), output(grad.dtype, 1, n),
-            inner=inner, summed=inner > 1,
-        )  # fmt: skip
-        call = remember(key, planned((n,), product, grad.dtype))
-    return run(call, one_of(grad.dtype), grad)
+    n = grad.shape[-1]
+    rows = rows_of(grad)
+    if rows is None:
+        return column_sums(grad.contiguous())
+    (outer, inner, m), (so, si, sm) = rows
+    if outer > 1:
+        return column_sums(grad.contiguous())
+    one = Matrix(T.dtype_of(grad), 0, 0, 0)
+    product = Product(
+        1, n, m, one, matrix(grad, grad.stride(-1), sm, so, si), output(grad.dtype, 1, n),
+        inner=inner, summed=inner > 1,
+    )  # fmt: skip
+    return multiply((n,), grad.dtype, product, one_of(grad.dtype), grad)
 
 
 def one_of(dtype: torch.dtype) -> torch.Tensor:
     """A single one, read with stride 0 as a vector of ones."""
     found = _ones.get(dtype)
     if found is None:
-        found = _ones[dtype] = keep(fill(T.empty((1,), dtype), 1))
+        found = _ones[dtype] = constant(lambda: fill(T.empty((1,), dtype), 1))
     return found
 
 
 @custom("linear_backward")
-@remembered
 def linear_backward(self, grad_output, weight, output_mask):
     supported(self, grad_output, weight)
     grad_input = grad_weight = grad_bias = None
@@ -400,17 +350,13 @@ def linear_backward(self, grad_output, weight, output_mask):
 
 
 def weight_gradient(x, grad) -> torch.Tensor:
-    key = ("grad_weight", *key_of(x), *key_of(grad))
-    call = plans.get(key)
-    if call is None:
-        left, right = rows_of(grad), rows_of(x)
-        if left is None or right is None or left[0] != right[0] or left[0][0] > 1:
-            return mm(torch.atleast_2d(grad).flatten(0, -2).t(), torch.atleast_2d(x).flatten(0, -2))
-        (_, inner, m), (_, gi, gm), (_, xi, xm) = left[0], left[1], right[1]
-        n, k = grad.shape[-1], x.shape[-1]
-        product = Product(
-            n, k, m, matrix(grad, grad.stride(-1), gm, 0, gi), matrix(x, x.stride(-1), xm, 0, xi),
-            output(x.dtype, n, k), inner=inner, summed=inner > 1,
-        )  # fmt: skip
-        call = remember(key, planned((n, k), product, x.dtype))
-    return run(call, grad, x)
+    left, right = rows_of(grad), rows_of(x)
+    if left is None or right is None or left[0] != right[0] or left[0][0] > 1:
+        return mm(torch.atleast_2d(grad).flatten(0, -2).t(), torch.atleast_2d(x).flatten(0, -2))
+    (_, inner, m), (_, gi, gm), (_, xi, xm) = left[0], left[1], right[1]
+    n, k = grad.shape[-1], x.shape[-1]
+    product = Product(
+        n, k, m, matrix(grad, grad.stride(-1), gm, 0, gi), matrix(x, x.stride(-1), xm, 0, xi),
+        output(x.dtype, n, k), inner=inner, summed=inner > 1,
+    )  # fmt: skip
+    return multiply((n, k), x.dtype, product, grad, x)

@@ -11,7 +11,6 @@ from ..kernels.reduce import Spec
 from .elementwise import Elementwise
 from .reduce import MOMENTS
 from .reduction import Reduction
-from .remember import remembered
 from .table import Pointwise, custom
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -184,7 +183,6 @@ def _check_layer(input, shape, weight, bias) -> int:
 
 
 @custom("native_layer_norm")
-@remembered
 def native_layer_norm(input, normalized_shape, weight, bias, eps):
     axis = _check_layer(input, normalized_shape, weight, bias)
     dims = tuple(range(axis, input.dim()))
@@ -197,7 +195,6 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
 
 
 @custom("native_layer_norm_backward")
-@remembered
 def native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask):
     axis = input.dim() - len(normalized_shape)
     shape, compute = input.shape, _compute(input.dtype)
@@ -217,7 +214,6 @@ def native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, we
 
 
 @custom("_fused_rms_norm")
-@remembered
 def fused_rms_norm(input, normalized_shape, weight, eps):
     axis = _check_layer(input, normalized_shape, weight, None)
     compute = _compute(input.dtype)
@@ -230,7 +226,6 @@ def fused_rms_norm(input, normalized_shape, weight, eps):
 
 
 @custom("_fused_rms_norm_backward")
-@remembered
 def fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, output_mask):
     axis = input.dim() - len(normalized_shape)
     shape, compute = input.shape, _compute(input.dtype)
@@ -266,7 +261,6 @@ def _per_channel(p, group, shape):
 
 
 @custom("native_group_norm")
-@remembered
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     compute, saved = _compute(input.dtype), _statistics(input, weight, bias)
     if not input.numel():
@@ -280,7 +274,6 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
 
 
 @custom("native_group_norm_backward")
-@remembered
 def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask):
     compute = _compute(input.dtype)
     if not input.numel():
@@ -312,8 +305,7 @@ def _other_dims(x) -> tuple[int, ...]:
     return (0, *range(2, x.dim()))
 
 
-@custom("native_batch_norm", "_native_batch_norm_legit")
-@remembered
+@custom("native_batch_norm", "_native_batch_norm_legit", writes=("running_mean", "running_var"))
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     compute = _compute(input.dtype)
     given = _some(weight, bias)
@@ -321,7 +313,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
         run = _eval(weight is not None, bias is not None)
         tensors = (input, *[_over(p, input) for p in (running_mean, running_var, *given)])
         nothing = T.empty((0,), _statistics(input, weight, bias, running_mean, running_var))
-        return run.call(tensors, (eps,)), nothing, T.empty((0,), nothing.dtype)
+        return run(*tensors, eps), nothing, T.empty((0,), nothing.dtype)
     saved = _statistics(input, weight, bias, running_mean, running_var)
     dims = _other_dims(input)
     inputs = (input, *[_over(p, input) for p in given])
@@ -333,8 +325,8 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     stats = [s.view(channels) for s in stats]
     if update and input.numel():
         n = input.numel() // channels
-        _UPDATE.call_into(
-            (running_mean, running_var, stats[0], stats[2]), (momentum, n / max(n - 1, 1)), (running_mean, running_var)
+        _UPDATE.into(
+            (running_mean, running_var, stats[0], stats[2], momentum, n / max(n - 1, 1)), (running_mean, running_var)
         )
     return y, stats[0], stats[1]
 
@@ -349,7 +341,7 @@ def native_batch_norm_no_training(input, weight, bias, running_mean, running_var
     return native_batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
 
 
-@custom("_batch_norm_with_update")
+@custom("_batch_norm_with_update", writes=("running_mean", "running_var"))
 def batch_norm_with_update(input, weight, bias, running_mean, running_var, momentum, eps):
     made = native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
     return (*made, T.empty((0,), torch.uint8))
@@ -362,7 +354,6 @@ def batch_norm_no_update(input, weight, bias, running_mean, running_var, momentu
 
 
 @custom("native_batch_norm_backward")
-@remembered
 def native_batch_norm_backward(
     grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask
 ):
@@ -383,7 +374,7 @@ def native_batch_norm_backward(
         dx = dw = db = None
         if output_mask[0]:
             tensors = (grad_out, *[_over(p, input) for p in _some(running_var, weight)])
-            dx = _eval_backward(weight is not None).call(tensors, (eps,))
+            dx = _eval_backward(weight is not None)(*tensors, eps)
         if output_mask[1] or output_mask[2]:
             inv = torch.rsqrt(running_var + eps)
             inputs = (grad_out, input, _over(running_mean, input), _over(inv, input))

@@ -9,7 +9,8 @@ import torch
 from .. import tensor as T
 from ..kernels import amp
 from ..kernels.pointwise import Spec
-from ..launch import caps, launch, windows
+from ..plan import caps, launch, windows
+from ..program import Step
 from ..runtime.errors import BindingTooLarge
 from .copy import dense, device_copy
 from .elementwise import Elementwise
@@ -129,13 +130,13 @@ def _adam(decoupled: bool):
                 continue
             states = [exp_avgs[k], exp_avg_sqs[k]] + ([max_exp_avg_sqs[k]] if amsgrad else [])
             inputs, outs = _operands(p, grads[k], lr, grad_scale, found_inf, *states)
-            run.call_into((*inputs, state_steps[k]), scalars, tuple(outs), inplace=True)
+            run.into((*inputs, state_steps[k], *scalars), tuple(outs), inplace=True)
 
     return step
 
 
-custom("_fused_adam_", "_fused_adam_.tensor_lr")(_adam(False))
-custom("_fused_adamw_", "_fused_adamw_.tensor_lr")(_adam(True))
+custom("_fused_adam_", "_fused_adam_.tensor_lr", planned=False)(_adam(False))
+custom("_fused_adamw_", "_fused_adamw_.tensor_lr", planned=False)(_adam(True))
 
 
 def adam_step(
@@ -176,7 +177,7 @@ def _sgd_kernel(momentum: bool, first: bool, nesterov: bool, maximize: bool, sca
     return _kernel("sgd", source + _results(names, found), inputs, scalars, names)
 
 
-@custom("_fused_sgd_", "_fused_sgd_.tensor_lr")
+@custom("_fused_sgd_", "_fused_sgd_.tensor_lr", planned=False)
 def fused_sgd_(
     self, grads, momentum_buffer_list, *, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step,
     grad_scale=None, found_inf=None,
@@ -192,7 +193,7 @@ def fused_sgd_(
             continue
         states = [momentum_buffer_list[k]] if moving else []
         inputs, outs = _operands(p, grads[k], lr, grad_scale, found_inf, *states)
-        run.call_into(tuple(inputs), scalars, tuple(outs), inplace=True)
+        run.into((*inputs, *scalars), tuple(outs), inplace=True)
 
 
 def sgd_step(
@@ -217,7 +218,7 @@ def _adagrad_kernel(maximize: bool, scaled: bool, found: bool) -> _Step:
     return _kernel("adagrad", source + _results(names, found), inputs, ("weight_decay", "lr_decay", "eps"), names)
 
 
-@custom("_fused_adagrad_", "_fused_adagrad_.tensor_lr")
+@custom("_fused_adagrad_", "_fused_adagrad_.tensor_lr", planned=False)
 def fused_adagrad_(
     self, grads, state_sums, state_steps, *, lr, lr_decay, weight_decay, eps, maximize, grad_scale=None, found_inf=None
 ):
@@ -229,13 +230,13 @@ def fused_adagrad_(
         if not p.numel():
             continue
         inputs, outs = _operands(p, grads[k], lr, grad_scale, found_inf, state_sums[k])
-        run.call_into((*inputs, state_steps[k]), scalars, tuple(outs), inplace=True)
+        run.into((*inputs, state_steps[k], *scalars), tuple(outs), inplace=True)
 
 
 # -- the gradient scaler
 
 
-@custom("_amp_foreach_non_finite_check_and_unscale_")
+@custom("_amp_foreach_non_finite_check_and_unscale_", planned=False)
 def unscale_(self, found_inf, inv_scale):
     for name, scalar in (("inv_scale", inv_scale), ("found_inf", found_inf)):
         if scalar.numel() != 1 or scalar.dtype != torch.float32:
@@ -254,14 +255,14 @@ def unscale_(self, found_inf, inv_scale):
         first, n = target.storage_offset(), target.numel()
         program, grid = amp.plan_unscale(T.dtype_of(target), n, caps())
         try:
-            launch(program, (inv_scale, target, found_inf), pack("<IIII", n, first // 4, *scalars), grid)
+            launch(Step(program, pack("<IIII", n, first // 4, *scalars), grid), inv_scale, target, found_inf)
         except BindingTooLarge:
             for window, low, high in windows(target):
                 at, end = max(low, first), min(high, first + n)
                 if at < end:
                     program, grid = amp.plan_unscale(T.dtype_of(target), end - at, caps())
                     params = pack("<IIII", end - at, (at - low) // 4, *scalars)
-                    launch(program, (inv_scale, window, found_inf), params, grid)
+                    launch(Step(program, params, grid), inv_scale, window, found_inf)
         if not whole:
             device_copy(target, grad)
 
@@ -282,5 +283,5 @@ _UPDATE = _Step(Pointwise("amp_update_scale", Spec(
 @custom("_amp_update_scale_")
 def update_scale_(self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval):
     scalars = (scale_growth_factor, scale_backoff_factor, growth_interval)
-    _UPDATE.call_into((self, growth_tracker, found_inf), scalars, (self, growth_tracker), inplace=True)
+    _UPDATE.into((self, growth_tracker, found_inf, *scalars), (self, growth_tracker), inplace=True)
     return self

@@ -5,7 +5,6 @@ import torch
 from .. import tensor as T
 from .copy import device_copy, fill
 from .linalg import aten, columns_first, flat, flat_vector, householder_, like, reflect_, shaped, supported, work
-from .remember import remembered
 from .table import custom
 
 
@@ -36,7 +35,6 @@ def q_of(a: torch.Tensor, tau: torch.Tensor, columns: int) -> torch.Tensor:
 
 
 @custom("linalg_qr")
-@remembered
 def linalg_qr(A, mode="reduced"):
     q_meta, r_meta = shaped(aten.linalg_qr.default, A, mode)
     a, tau = factored_qr(A)

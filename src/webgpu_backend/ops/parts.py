@@ -6,10 +6,9 @@ from .. import tensor as T
 from ..dtypes import carrier
 from ..kernels import cut
 from ..kernels.matmul import SUMS, Product, plan
-from ..launch import caps
+from ..plan import caps, launch
 from ..program import Window
 from ..runtime.errors import BindingTooLarge
-from ..runtime.gpu import gpu
 from .copy import device_copy
 
 
@@ -20,7 +19,7 @@ def multiply(product: Product, a, b, c, out: torch.Tensor) -> None:
 
 
 def _multiply(product: Product, operands: tuple, target: torch.Tensor) -> None:
-    limit = gpu().queue.caps.max_binding
+    limit = caps().max_binding
     try:
         where = cut.cut(product, limit)
     except ValueError as error:
@@ -58,28 +57,23 @@ def _finished(product: Product, c, total: torch.Tensor) -> torch.Tensor:
 def _whole(product: Product, operands: tuple, target: torch.Tensor) -> None:
     """One part, over windows of its operands; into its place where that is a range a window can start at."""
     place = _range(target)
-    bound = {"out": T.empty(target.shape, T.TORCH_DTYPE[product.out.dtype.name]) if place is None else place}
-    changed = {}
+    out = T.empty(target.shape, T.TORCH_DTYPE[product.out.dtype.name]) if place is None else place
+    changed, bound = {}, []
     for name, tensor in zip("abc", operands):
         matrix = getattr(product, name)
         if matrix is None:
+            bound.append(None)
             continue
         block, item = T.block_of(tensor), matrix.dtype.size
-        bound[name] = block
-        if block.size > gpu().queue.caps.max_binding:
+        bound.append(tensor)
+        if block.size > caps().max_binding:
             first, last = cut.reach(product, name)
             start = first * item & ~255
-            bound[name] = Window(block, start, min((last * item - start + 255) & ~255, block.size - start))
+            bound[-1] = Window(block, start, min((last * item - start + 255) & ~255, block.size - start))
             changed[name] = matrix._replace(offset=matrix.offset - start // item)
-    found = plan(cut.replace(product, **changed), caps())
-    for name, (count, dtype) in found.work.items():
-        bound[name] = T.empty((count,), T.TORCH_DTYPE[dtype.name])
-    for step in found.steps:
-        buffers = [bound[name] for name in step.bindings]
-        buffers = tuple(T.block_of(x) if isinstance(x, torch.Tensor) else x for x in buffers)
-        gpu().queue.record(step.program, buffers, step.params, step.grid)
+    launch(plan(cut.replace(product, **changed), caps()), *bound, out)
     if place is None:
-        device_copy(bound["out"], target)
+        device_copy(out, target)
 
 
 def _range(target: torch.Tensor) -> Window | None:

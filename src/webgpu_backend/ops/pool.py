@@ -6,12 +6,11 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import pool
 from ..kernels.layout import numel
-from ..launch import caps
+from ..plan import caps
 from .indexed import meta_results, run
 from .table import custom
 
 aten = torch.ops.aten
-_plans: dict[tuple, tuple] = {}
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
@@ -51,17 +50,6 @@ def _strides(x: torch.Tensor, dims: int) -> list[int]:
     return [batch, strides[-dims - 1], *([0] * (3 - dims)), *strides[-dims:]]
 
 
-def _key(name, tensors, rest) -> tuple:
-    return (name, *[(t.dtype, t.shape, t.stride()) for t in tensors], *rest, caps().kind)
-
-
-def _remember(key: tuple, plan: tuple) -> tuple:
-    if len(_plans) > 4096:
-        _plans.clear()
-    _plans[key] = plan
-    return plan
-
-
 def _check_trips(trips: int, dtype: torch.dtype) -> bool:
     """Whether a thread should take a single element. Raises where even one is too much for a software driver."""
     if caps().kind != "cpu" or 4 * trips < pool.TRIPS:
@@ -72,8 +60,9 @@ def _check_trips(trips: int, dtype: torch.dtype) -> bool:
 
 
 def _forward(kind: str, window: str, op, x: torch.Tensor, dims: int, arguments: tuple, geometry: list[int],
-             extra: tuple = (), include_pad: bool = True, samples=None):  # fmt: skip
-    """`geometry`: the window's twelve numbers; `extra`: what follows the strides in the parameters."""
+             extra: tuple = (), include_pad: bool = True, more: tuple = ()):  # fmt: skip
+    """`geometry`: the window's twelve numbers; `extra`: what follows the strides in the parameters; `more`: tensors
+    that the kernel reads beside x."""
     if x.dtype not in T.DTYPES:
         raise Unsupported(f"webgpu: pooling has no kernel for {x.dtype}")
     metas = meta_results(op, x, *arguments)
@@ -89,25 +78,15 @@ def _forward(kind: str, window: str, op, x: torch.Tensor, dims: int, arguments: 
         metas = tuple(T.meta(m.sizes, None, m.dtype) for m in metas)
     kernel = pool.kernel(kind, window, T.dtype_of(x), last, include_pad, many, dims, caps())
     values = (_channels(x.shape, dims), *inner, *outs, *geometry, *_strides(x, dims), *extra)
-    return metas, kernel, values
+    made = tuple([T.new(m) for m in metas])
+    if made[0].numel():
+        run(kernel, (x, *more), made, *values)
+    return made if len(made) > 1 else made[0]
 
 
-def _run_forward(plan, x, *more):
-    metas, kernel, values = plan
-    outs = tuple([T.new(m) for m in metas])
-    if outs[0].numel():
-        run(kernel, (x, *more), outs, *values)
-    return outs if len(outs) > 1 else outs[0]
-
-
-def _max_pool(name: str, op, dims: int, x, kernel_size, stride, padding, dilation, ceil_mode):
+def _max_pool(op, dims: int, x, kernel_size, stride, padding, dilation, ceil_mode):
     arguments = (tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation), ceil_mode)
-    key = _key(name, (x,), arguments)
-    plan = _plans.get(key)
-    if plan is None:
-        geometry = _window(dims, *arguments[:4])
-        plan = _remember(key, _forward("max", "fixed", op, x, dims, arguments, geometry))
-    return _run_forward(plan, x)
+    return _forward("max", "fixed", op, x, dims, arguments, _window(dims, *arguments[:4]))
 
 
 def _pair(x) -> tuple:
@@ -116,13 +95,13 @@ def _pair(x) -> tuple:
 
 @custom("max_pool2d_with_indices")
 def max_pool2d_with_indices(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    return _max_pool("max_pool2d", aten.max_pool2d_with_indices.default, 2, self, _pair(kernel_size), _pair(stride),
+    return _max_pool(aten.max_pool2d_with_indices.default, 2, self, _pair(kernel_size), _pair(stride),
                      _pair(padding), _pair(dilation), ceil_mode)  # fmt: skip
 
 
 @custom("max_pool3d_with_indices")
 def max_pool3d_with_indices(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    return _max_pool("max_pool3d", aten.max_pool3d_with_indices.default, 3, self, _pair(kernel_size), _pair(stride),
+    return _max_pool(aten.max_pool3d_with_indices.default, 3, self, _pair(kernel_size), _pair(stride),
                      _pair(padding), _pair(dilation), ceil_mode)  # fmt: skip
 
 
@@ -162,26 +141,21 @@ def max_pool3d_backward(grad_output, self, kernel_size, stride, padding, dilatio
     return _backward("max_backward", "fixed", 3, grad_output, self, geometry, indices=indices)
 
 
-def _avg_pool(name, op, dims, x, kernel_size, stride, padding, ceil_mode, include_pad, divisor):
+def _avg_pool(op, dims, x, kernel_size, stride, padding, ceil_mode, include_pad, divisor):
     arguments = (tuple(kernel_size), tuple(stride), tuple(padding), ceil_mode, include_pad, divisor)
-    key = _key(name, (x,), arguments)
-    plan = _plans.get(key)
-    if plan is None:
-        geometry = _window(dims, *arguments[:3], (1,))
-        plan = _forward("avg", "fixed", op, x, dims, arguments, geometry, (divisor or 0,), include_pad)
-        _remember(key, plan)
-    return _run_forward(plan, x)
+    geometry = _window(dims, *arguments[:3], (1,))
+    return _forward("avg", "fixed", op, x, dims, arguments, geometry, (divisor or 0,), include_pad)
 
 
 @custom("avg_pool2d")
 def avg_pool2d(self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    return _avg_pool("avg_pool2d", aten.avg_pool2d.default, 2, self, _pair(kernel_size), _pair(stride), _pair(padding),
+    return _avg_pool(aten.avg_pool2d.default, 2, self, _pair(kernel_size), _pair(stride), _pair(padding),
                      ceil_mode, count_include_pad, divisor_override)  # fmt: skip
 
 
 @custom("avg_pool3d")
 def avg_pool3d(self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    return _avg_pool("avg_pool3d", aten.avg_pool3d.default, 3, self, _pair(kernel_size), _pair(stride), _pair(padding),
+    return _avg_pool(aten.avg_pool3d.default, 3, self, _pair(kernel_size), _pair(stride), _pair(padding),
                      ceil_mode, count_include_pad, divisor_override)  # fmt: skip
 
 
@@ -209,12 +183,7 @@ _UNIT = [1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1]
 
 
 def _adaptive(kind: str, op, dims: int, x, output_size):
-    key = _key(op.name(), (x,), output_size)
-    plan = _plans.get(key)
-    if plan is None:
-        extra = (0,) if kind == "avg" else ()
-        plan = _remember(key, _forward(kind, "adaptive", op, x, dims, (output_size,), _UNIT, extra))
-    return _run_forward(plan, x)
+    return _forward(kind, "adaptive", op, x, dims, (output_size,), _UNIT, (0,) if kind == "avg" else ())
 
 
 @custom("_adaptive_avg_pool2d")
@@ -260,8 +229,8 @@ def adaptive_max_pool3d_backward(grad_output, self, indices):
 def _fractional(op, dims: int, x, kernel_size, output_size, random_samples):
     samples = random_samples.float().contiguous()
     geometry = [*_three(kernel_size, dims, 1), *_UNIT[3:]]
-    plan = _forward("max", "fractional", op, x, dims, (kernel_size, output_size, random_samples), geometry, (dims,))
-    return _run_forward(plan, x, samples)
+    arguments = (kernel_size, output_size, random_samples)
+    return _forward("max", "fractional", op, x, dims, arguments, geometry, (dims,), more=(samples,))
 
 
 @custom("fractional_max_pool2d")

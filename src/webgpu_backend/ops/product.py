@@ -1,85 +1,33 @@
-"""A planned product: from tensors to the dispatches of a matrix product, kept by metadata."""
-
-from operator import itemgetter
+"""A product over tensors: what it reads and writes, and the errors for operands that do not fit."""
 
 import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
-from ..kernels.matmul import Matrix, Plan, Product, plan
-from ..launch import caps
+from ..kernels.matmul import Matrix, Product, plan
+from ..plan import caps, launch
 from ..runtime.errors import BindingTooLarge
-from . import hot, parts
+from . import parts
 from .copy import fill
 
-_MAX_PLANS = 16384
 _NO_KERNEL = (torch.bool, torch.uint16, torch.uint32, torch.uint64)
 _NAMES = {torch.bool: "Bool", torch.uint16: "UInt16", torch.uint32: "UInt32", torch.uint64: "UInt64"}
 
 
-class Call:
-    """A planned product: everything but the buffers. `empty`: no sum to compute, the output is beta * c or zero."""
-
-    __slots__ = ("product", "meta", "steps", "work", "empty")
-
-    def __init__(self, product, meta, steps, work, empty):
-        self.product = product
-        self.meta = meta
-        self.steps = steps
-        self.work = work
-        self.empty = empty
-
-
-plans: dict[tuple, Call] = {}
-
-
-def key_of(x: torch.Tensor) -> tuple:
-    return (x.dtype, x.shape, x.stride(), x.storage_offset())
-
-
-def remember(key: tuple, call: Call) -> Call:
-    if len(plans) >= _MAX_PLANS:
-        plans.clear()
-    plans[key] = call
-    return call
-
-
-def planned(sizes, product: Product | None, dtype: torch.dtype) -> Call:
-    meta = T.meta(sizes, None, dtype)
+def multiply(sizes, dtype: torch.dtype, product: Product | None, a, b, c=None) -> torch.Tensor:
+    """The result of a product, of these sizes; without a sum to compute it is beta * c, or zero."""
+    out = T.empty(sizes, dtype)
     if 0 in sizes or product is None or product.k == 0 or product.inner == 0:
-        return Call(product, meta, (), (), True)
-    return laid_out(product, plan(product, caps()), meta)
-
-
-def laid_out(product: Product, found: Plan, meta) -> Call:
-    """A plan with its buffers by number: a, b, c, out, then the ones it works in."""
-    slots = {name: i for i, name in enumerate(("a", "b", "c", "out", *found.work))}
-    work = tuple(T.meta((count,), None, T.TORCH_DTYPE[dtype.name]) for count, dtype in found.work.values())
-    steps = tuple((s.program, itemgetter(*[slots[n] for n in s.bindings]), s.params, s.grid) for s in found.steps)
-    return Call(product, meta, steps, work, False)
-
-
-def run(call: Call, a, b, c=None, beta=1) -> torch.Tensor:
-    out, block = T.make(call.meta)
-    if call.empty:
         if out.numel():
             if c is None:
                 fill(out, 0)
             else:
-                out.copy_((c if beta == 1 else c * beta).expand(out.shape))
+                out.copy_((c if product.beta == 1 else c * product.beta).expand(out.shape))
         return out
-    blocks = T._blocks
-    bound = [
-        blocks[a.data_ptr() >> 40], blocks[b.data_ptr() >> 40], c if c is None else blocks[c.data_ptr() >> 40], block,
-    ]  # fmt: skip
-    if call.work:
-        made = [T.make(meta) for meta in call.work]
-        bound += [block for _, block in made]
     try:
-        for program, chosen, params, grid in call.steps:
-            hot.record(program, chosen(bound), params, grid)
+        launch(plan(product, caps()), a, b, c, out)
     except BindingTooLarge:
-        parts.multiply(call.product, a, b, c, out)
+        parts.multiply(product, a, b, c, out)
     return out
 
 
@@ -108,10 +56,7 @@ def supported(*tensors) -> None:
         if t.dtype not in T.DTYPES:
             raise Unsupported(f"webgpu: no matrix product of {t.dtype}")
         if t.device.type != T.NAME:
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
-                f"{t.device}!"
-            )
+            raise T.two_devices("a matrix product", t.device)
 
 
 def refuse(op, *args, **kwargs):

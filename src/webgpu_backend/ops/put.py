@@ -6,8 +6,8 @@ from .. import tensor as T
 from ..kernels.layout import numel
 from .copy import clone, device_copy
 from .elementwise import _scalar_name
-from .indexing import advanced, axis, device_indices, few, flat_mask, remember
-from .scatter import PLANS, apart, both, duplicate, write
+from .indexing import advanced, axis, device_indices, few, flat_mask
+from .scatter import apart, both, duplicate, write
 from .table import custom
 
 aten = torch.ops.aten
@@ -37,7 +37,7 @@ def put_(self, index, source, accumulate=False):
     def layout(flat):
         return (index.numel(),), (0,), [axis(index, index.stride(), flat.numel(), 1, "put_", 0, True)]
 
-    write(("put",), "sum" if accumulate else "set", target, [index], source, layout)
+    write("sum" if accumulate else "set", target, [index], source, layout)
     if target is not self:
         device_copy(target, self)
     return self
@@ -79,10 +79,7 @@ def index_put_(self, indices, values, accumulate=False):
     how = "sum" if accumulate else "set"
     if not given:
         return self.add_(values) if accumulate else self.copy_(values)
-    key = ("shape", self.shape, tuple([None if i is None else i.shape for i in indices]))
-    shape = PLANS.get(key)
-    if shape is None:
-        shape = remember(PLANS, key, advanced(self, indices, "index_put")[0])
+    shape = advanced(self, indices, "index_put")[0]
     if list(values.shape) != list(shape):
         try:
             values = values.expand(shape)
@@ -96,10 +93,9 @@ def index_put_(self, indices, values, accumulate=False):
     if len(given) > 4:
         return _put_joined(self, indices, values, accumulate, shape)
     values, *given = apart(self, values, *given)
-    places = tuple([d for d, i in enumerate(indices) if i is not None])
-    for d, index in zip(places, given):
+    for d, index in zip([d for d, i in enumerate(indices) if i is not None], given):
         indices[d] = index
-    write(("index_put", places), how, self, given, values, lambda target: advanced(target, indices, "index_put"))
+    write(how, self, given, values, lambda target: advanced(target, indices, "index_put"))
     return whole
 
 

@@ -1,7 +1,7 @@
 """Random numbers on the device: a kernel per distribution."""
 
 import math
-from struct import Struct, pack
+from struct import pack
 
 import torch
 
@@ -9,12 +9,11 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import random as kernels
 from ..kernels.reduce import Spec
-from ..launch import caps, launch, launch_ranges
+from ..plan import caps, launch, launch_ranges
+from ..plan.draws import MASK
 from ..runtime.errors import BindingTooLarge
-from ..runtime.gpu import gpu
 from .copy import dense, device_copy
-from .indexing import remember
-from .philox import DEFAULT, MASK, skipped, stream
+from .philox import DEFAULT, stream
 from .reduction import Reduction
 from .table import binary, custom
 
@@ -35,16 +34,15 @@ def draw(name: str, out: torch.Tensor, generator, params: bytes = b"", inputs: t
     if not n:
         return out
     target = out if _whole(out) else T.empty(out.shape, out.dtype)
-    program, grid = kernels.plan(name, T.dtype_of(target), n, caps())
-    taken = stream(generator).take(n)
+    dtype, taken = T.dtype_of(target), stream(generator).take(n)
     try:
-        launch(program, (*inputs, target), pack("<II", n, target.storage_offset() // 4) + taken + params, grid)
+        launch(kernels.plan(name, dtype, n, target.storage_offset(), params, caps()), *inputs, target, draw=taken)
     except BindingTooLarge:
 
         def part(first, count, offsets):
-            return pack("<II", count, offsets[-1] // 4) + skipped(taken, first) + params
+            return kernels.plan(name, dtype, count, offsets[-1], params, caps()), taken.after(first)
 
-        launch_ranges(program, (*inputs, target), n, part, lambda count: kernels.grid_of(count, caps()))
+        launch_ranges((*inputs, target), n, part)
     if target is not out:
         device_copy(target, out)
     return out
@@ -238,13 +236,13 @@ def normal_mean(mean, std=1.0, *, generator=None):
     return normal_(torch.empty_like(mean), 0.0, std, generator=generator).add_(mean)
 
 
-@custom("normal.float_Tensor")
+@custom("normal.float_Tensor", planned=False)
 def normal_std(mean, std, *, generator=None):
     _check_std(std)
     return normal_(torch.empty_like(std), 0.0, 1.0, generator=generator).mul_(std).add_(mean)
 
 
-@custom("normal.Tensor_Tensor")
+@custom("normal.Tensor_Tensor", planned=False)
 def normal_both(mean, std, *, generator=None):
     _check_std(std)
     shape = torch.broadcast_shapes(mean.shape, std.shape)
@@ -273,7 +271,7 @@ def randperm_out(n, *, generator=None, out):
     return out
 
 
-@custom("multinomial")
+@custom("multinomial", planned=False)
 def multinomial(self, num_samples, replacement=False, *, generator=None):
     if not (self.dim() in (1, 2) and _is_float(self) and num_samples > 0 and self.shape[-1] > 0) or (
         not replacement and num_samples > self.shape[-1]
@@ -344,51 +342,23 @@ def rrelu_with_noise_(self, noise, lower=0.125, upper=0.3333333333333333, traini
     return self.copy_(rrelu_with_noise(self, noise, lower, upper, training, generator))
 
 
-_DROPOUTS: dict[tuple, tuple] = {}  # by metadata: what to make, the kernel, its grid and parameters
-
-
 @custom("native_dropout")
 def native_dropout(input, p, train):
-    call = _DROPOUTS.get((input.dtype, input.shape, input.stride(), input.storage_offset()))
-    if call is None or train is False or not 0 < p < 1 or input.is_neg():
-        return _dropout(input, p, train)
-    source = T.block_of(input)
-    if source.size > caps().max_binding:  # the same view, of a larger buffer
-        return _dropout(input, p, train)
-    meta, mask_meta, program, grid, n, tail = call
-    out, block = T.make(meta)
-    mask, mask_block = T.make(mask_meta)
-    params = _ELEMENTS.pack(n, 0) + DEFAULT.take(n) + _CHANCES.pack(p, 1 / (1 - p), tail)
-    gpu().queue.record(program, (source, block, mask_block), params, grid)
-    return out, mask
-
-
-_ELEMENTS, _CHANCES = Struct("<II"), Struct("<ffI")
-
-
-def _dropout(input, p, train):
     if train is False or p == 0 or not input.numel():
         return input.clone(), torch.ones_like(input, dtype=torch.bool)
     if p == 1:
         return torch.zeros_like(input), torch.zeros_like(input, dtype=torch.bool)
-    given = input
     if input.storage_offset() % 4 or not dense(input) or input.is_neg():
         input = input.contiguous() if not input.is_contiguous() else input.clone()
     strides = input.stride()
     out, mask = T.empty(input.shape, input.dtype, strides), T.empty(input.shape, torch.bool, strides)
-    n = input.numel()
-    program, grid = kernels.plan_dropout(T.dtype_of(input), n, caps())
-    taken = DEFAULT.take(n)
-
-    def part(first, count, offsets):
-        return _ELEMENTS.pack(count, 0) + skipped(taken, first) + _CHANCES.pack(p, 1 / (1 - p), offsets[0] // 4)
-
+    n, dtype, taken = input.numel(), T.dtype_of(input), DEFAULT.take(input.numel())
     try:
-        launch(program, (input, out, mask), part(0, n, [input.storage_offset()]), grid)
-        if given is input:
-            metas = T.meta(input.shape, strides, input.dtype), T.meta(input.shape, strides, torch.bool)
-            key = (input.dtype, input.shape, strides, input.storage_offset())
-            remember(_DROPOUTS, key, (*metas, program, grid, n, input.storage_offset() // 4))
+        launch(kernels.plan_dropout(dtype, n, input.storage_offset(), p, caps()), input, out, mask, draw=taken)
     except BindingTooLarge:
-        launch_ranges(program, (input, out, mask), n, part, lambda count: kernels.grid_of(count, caps()))
+
+        def part(first, count, offsets):
+            return kernels.plan_dropout(dtype, count, offsets[0], p, caps()), taken.after(first)
+
+        launch_ranges((input, out, mask), n, part)
     return out, mask

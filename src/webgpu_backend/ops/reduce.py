@@ -7,7 +7,7 @@ import torch
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels.reduce import Spec
-from ..launch import caps
+from ..plan import caps
 from .reduction import Reduction, normal_dims
 from .table import custom
 

@@ -1,6 +1,6 @@
-"""Running reductions: dims and dtypes checked at plan time, then one or two dispatches from a cached plan."""
+"""Reductions over tensors: one or two dispatches, or parts of what passes one binding."""
 
-from operator import itemgetter
+from dataclasses import replace
 
 import torch
 
@@ -8,15 +8,11 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import reduce as R
 from ..kernels.layout import View, contiguous_strides, numel
-from ..kernels.numbers import PACKERS
 from ..kernels.pointwise import Spec as PointwiseSpec
+from ..plan import caps, launch
 from ..runtime.errors import BindingTooLarge
-from ..runtime.gpu import gpu
-from . import hot
 from .elementwise import Elementwise
 from .table import Pointwise
-
-_MAX_PLANS = 16384
 
 
 def normal_dims(dim, rank: int) -> tuple[int, ...]:
@@ -44,101 +40,70 @@ def _strided(x: torch.Tensor, dims: tuple[int, ...]) -> bool:
     return bool(steps) and not min(steps, key=lambda step: (step[0], not step[1]))[1]
 
 
-class _Call:
-    """A planned call: outputs to make, and the dispatches."""
-
-    __slots__ = ("metas", "map_metas", "partials", "passes", "packers", "empty")
+def _kept(shape, dims) -> tuple[int, ...]:
+    """The shape with 1 in the reduced dimensions."""
+    return tuple([1 if d in dims else s for d, s in enumerate(shape)])
 
 
 class Reduction:
-    """A spec ready to be called. Plans are kept by metadata, so a repeated call costs a look-up.
-
-    `empty` is the result of reducing nothing; None where torch refuses that.
-    """
+    """A spec ready to be called. `empty` is the result of reducing nothing; None where torch refuses that."""
 
     def __init__(self, spec: R.Spec, empty=None):
         self.spec = spec
         self.empty = empty
-        self.plans: dict[tuple, _Call] = {}
         self._two_steps: tuple[Reduction, Elementwise] | None = None
 
     def __call__(self, inputs: tuple, dim, keepdim: bool, compute: torch.dtype, out: tuple, scalars: tuple = ()):
         """One tensor per result: `compute` and `out` are torch dtypes, `inputs` share a shape."""
-        key = (tuple([(x.dtype, x.shape, x.stride(), x.storage_offset()) for x in inputs]), dim, keepdim, compute, out)
-        call = self.plans.get(key)
-        if call is None:
-            call = self._plan(key, inputs, normal_dims(dim, inputs[0].dim()), keepdim, compute, out, ())
+        dims = normal_dims(dim, inputs[0].dim())
+        results, _ = self._made(inputs, dims, keepdim, out, ())
+        if not inputs[0].numel():
+            return results
         try:
-            return self._run(call, inputs, scalars)
+            self._launch(inputs, dims, compute, results, (), scalars)
         except BindingTooLarge:
-            dims = normal_dims(dim, inputs[0].dim())
-            results = self._in_parts(inputs, dims, compute, out, scalars)
-            return tuple([r.view(m.sizes) for r, m in zip(results, call.metas)])
+            made = self._in_parts(inputs, dims, compute, out, scalars)
+            results = tuple([new.view(r.shape) for new, r in zip(made, results)])
+        return results
 
     def rewrite(self, inputs: tuple, dims: tuple[int, ...], compute: torch.dtype, out: tuple, maps: tuple, scalars=()):
         """Reduces rows and maps their elements: (results in keepdim shape, mapped tensors), contiguous.
 
         `out` may be shorter than the results: those left out are not stored.
         """
-        key = (tuple([(x.dtype, x.shape, x.stride(), x.storage_offset()) for x in inputs]), dims, compute, out, maps)
-        call = self.plans.get(key)
-        if call is None:
-            shape = inputs[0].shape
-            length = numel([shape[d] for d in dims])
-            rows = numel(shape) // max(length, 1)
-            if numel(shape) and not R.fused(rows, length, _strided(inputs[0], dims), gpu().caps):
-                return self._in_two_steps(inputs, dims, compute, out, maps, scalars)
-            call = self._plan(key, inputs, dims, True, compute, out, maps)
-        try:
-            made = self._run(call, inputs, scalars)
-        except BindingTooLarge:
+        shape = inputs[0].shape
+        length = numel([shape[d] for d in dims])
+        rows = numel(shape) // max(length, 1)
+        if numel(shape) and not R.fused(rows, length, _strided(inputs[0], dims), caps()):
             return self._in_two_steps(inputs, dims, compute, out, maps, scalars)
-        return made[: len(out)], made[len(out) :]
+        results, mapped = self._made(inputs, dims, True, out, maps)
+        if numel(shape):
+            try:
+                self._launch(inputs, dims, compute, results, mapped, scalars)
+            except BindingTooLarge:
+                return self._in_two_steps(inputs, dims, compute, out, maps, scalars)
+        return results, mapped
 
-    def _plan(self, key, inputs, dims, keepdim, compute, out, maps) -> _Call:
+    def _made(self, inputs, dims, keepdim: bool, out, maps) -> tuple[tuple, tuple]:
+        """Tensors for the results and the maps; the results of nothing are filled in."""
         shape = tuple(inputs[0].shape)
-        wide = tuple([1 if d in dims else s for d, s in enumerate(shape)])
-        narrow = wide if keepdim else tuple([s for d, s in enumerate(shape) if d not in dims])
-        call = _Call()
-        call.metas = tuple(T.meta(narrow, None, d) for d in out)
-        call.map_metas = tuple(T.meta(shape, None, d) for d in maps)
-        call.passes = call.partials = call.packers = ()
-        call.empty = numel(shape) == 0
-        if not call.empty:
-            views = [T.view_of(x) for x in inputs]
-            results = [View(T.DTYPES[d], wide, contiguous_strides(wide)) for d in out]
-            mapped = [View(T.DTYPES[d], shape, contiguous_strides(shape)) for d in maps]
-            plan = R.plan(self.spec, T.DTYPES[compute], views, frozenset(dims), results, mapped, gpu().caps)
-            call.packers = tuple(PACKERS[c] for c in plan.scalar_carriers)
-            call.partials = tuple(T.meta((m, slots), None, T.TORCH_DTYPE[name]) for m, slots, name in plan.partials)
-            first = {"i": 0, "r": len(inputs), "m": len(inputs) + len(out), "p": len(inputs) + len(out) + len(maps)}
-            call.passes = tuple(
-                (step.program, itemgetter(*[first[kind] + i for kind, i in step.bindings]), step.params, step.grid)
-                for step in plan.passes
-            )
-        if len(self.plans) >= _MAX_PLANS:
-            self.plans.clear()
-        self.plans[key] = call
-        return call
-
-    def _run(self, call: _Call, inputs: tuple, scalars: tuple) -> tuple:
-        if call.empty:
-            results = tuple([T.new(m) for m in call.metas])
+        sizes = _kept(shape, dims) if keepdim else tuple([s for d, s in enumerate(shape) if d not in dims])
+        results = tuple([T.empty(sizes, dtype) for dtype in out])
+        if not inputs[0].numel():
             for r in results:
                 if r.numel():
                     r.fill_(self.empty)
-            return results + tuple([T.new(m) for m in call.map_metas])
-        blocks, made, kept = T._blocks, [], []
-        bound = [blocks[x.data_ptr() >> 40] for x in inputs]
-        for where, metas in ((made, call.metas), (made, call.map_metas), (kept, call.partials)):
-            for meta in metas:
-                tensor, block = T.make(meta)
-                where.append(tensor)
-                bound.append(block)
-        tail = b"".join([pack(v) for pack, v in zip(call.packers, scalars)]) if scalars else b""
-        for program, chosen, params, grid in call.passes:
-            hot.record(program, chosen(bound), params + tail, grid)
-        return tuple(made)
+        return results, tuple([T.empty(shape, dtype) for dtype in maps])
+
+    def _launch(self, inputs, dims, compute, results, mapped, scalars) -> None:
+        shape = tuple(inputs[0].shape)
+        wide = _kept(shape, dims)
+        views = [View(T.DTYPES[r.dtype], wide, contiguous_strides(wide)) for r in results]
+        plan = R.plan(
+            self.spec, T.DTYPES[compute], [T.view_of(x) for x in inputs], frozenset(dims), views,
+            [T.view_of(x) for x in mapped], scalars, caps(),
+        )  # fmt: skip
+        launch(plan, *inputs, *results, *mapped)
 
     def _fitting(self, inputs: tuple, dims, limit: int) -> list[tuple]:
         """The inputs, halved along reduced dimensions until windows of all fit, in the order of their elements."""
@@ -157,7 +122,7 @@ class Reduction:
 
     def _in_parts(self, inputs, dims, compute, out, scalars) -> list:
         """Inputs larger than one binding, in keepdim shape: states of parts that fit are finished together."""
-        caps, limit = gpu().caps, gpu().queue.caps.max_binding
+        limit = caps().max_binding
         large = [x for x in inputs if T.window_of(x, limit) is None]
         shape, parts, first = inputs[0].shape, [inputs], 0
         if large:
@@ -177,43 +142,27 @@ class Reduction:
             if self.spec.ordered and any(shape[d] > 1 for d in dims if d < first):
                 return self._in_parts(tuple([x.contiguous() for x in inputs]), dims, compute, out, scalars)
             parts = self._fitting(inputs, dims, limit)
-        kind, record = T.DTYPES[compute], gpu().queue.record
-        states, tail, base = [], b"", 0
+        kind, over = T.DTYPES[compute], frozenset(dims)
+        states, base = [], 0
         for part in parts:
             windows = [T.window_of(x, limit) for x in part]
-            plan = R.plan(self.spec, kind, [v for _, v in windows], frozenset(dims), [], [], caps, base)
-            fields = [T.empty((m, slots), T.TORCH_DTYPE[name]) for m, slots, name in plan.partials]
-            tail = b"".join([PACKERS[c](v) for c, v in zip(plan.scalar_carriers, scalars)])
-            buffers = {"i": [w for w, _ in windows], "p": [T.block_of(f) for f in fields]}
-            step = plan.passes[0]
-            record(step.program, tuple([buffers[k][i] for k, i in step.bindings]), step.params + tail, step.grid)
+            step, found = R.plan_part(self.spec, kind, [v for _, v in windows], over, scalars, caps(), base)
+            fields = [T.empty((m, slots), T.TORCH_DTYPE[name]) for m, slots, name in found]
+            launch(step, *[w for w, _ in windows], *fields)
             states.append(fields)
             base += numel([part[0].shape[d] for d in dims]) if self.spec.ordered else 0
         joined = [torch.cat(field, 1) if len(states) > 1 else field[0] for field in zip(*states)]
-        wide = tuple([1 if d in dims else s for d, s in enumerate(shape)])
-        results = [T.empty(wide, d) for d in out]
-        views = [T.view_of(r) for r in results]
-        plan = R.plan_finish(self.spec, kind, T.view_of(inputs[0]), frozenset(dims), views, joined[0].shape[1], caps)
-        buffers = {"p": [T.block_of(f) for f in joined], "r": [T.block_of(r) for r in results]}
-        for step in plan.passes:
-            record(step.program, tuple([buffers[k][i] for k, i in step.bindings]), step.params + tail, step.grid)
+        results = [T.empty(_kept(shape, dims), d) for d in out]
+        views, slots = [T.view_of(r) for r in results], joined[0].shape[1]
+        step = R.plan_finish(self.spec, kind, T.view_of(inputs[0]), over, views, slots, scalars, caps())
+        launch(step, *joined, *results)
         return results
 
     def _in_two_steps(self, inputs, dims, compute, out, maps, scalars):
         """Few long rows: the whole device reduces them, and an elementwise kernel rewrites them."""
         spec = self.spec
         if self._two_steps is None:
-            plain = R.Spec(
-                spec.name,
-                spec.step,
-                spec.combine,
-                spec.init,
-                spec.state,
-                spec.finish,
-                spec.results,
-                spec.inputs,
-                spec.scalars,
-            )
+            plain = replace(spec, map="", maps=())
             names = spec.inputs + tuple(n for n, _ in spec.results)
             if len(spec.maps) != 1:
                 raise NotImplementedError("two-step rewrites have one output")
@@ -222,7 +171,7 @@ class Reduction:
         reduction, rewrite = self._two_steps
         wide = torch.float32 if compute in (torch.float16, torch.bfloat16) else compute
         stats = reduction(inputs, dims, True, compute, (wide,) * len(spec.results), scalars)
-        result = rewrite.into(inputs + stats, scalars, compute, maps[0])
+        result = rewrite.made(inputs + stats, scalars, compute, maps[0])
         kept = tuple([s if s.dtype == d else s.to(d) for s, d in zip(stats, out)])
         return kept, (result,)
 
@@ -230,10 +179,9 @@ class Reduction:
 class _Rewrite(Elementwise):
     """An elementwise entry whose compute and result dtypes the caller names."""
 
-    def into(self, inputs, scalars, compute: torch.dtype, result: torch.dtype):
+    def made(self, inputs, scalars, compute: torch.dtype, result: torch.dtype) -> torch.Tensor:
         self.compute = compute
-        out = T.empty(inputs[0].shape, result)
-        return self.call_into(inputs, scalars, (out,), inplace=True)
+        return self.into((*inputs, *scalars), (T.empty(inputs[0].shape, result),), inplace=True)
 
     def _dtypes(self, inputs):
         return self.compute, self.compute

@@ -8,13 +8,12 @@ from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import resample
 from ..kernels.layout import contiguous_strides
-from ..launch import caps
+from ..plan import caps, constant
 from .indexed import run
-from .pool import _channels, _channels_last, _key, _spatial, _strides
+from .pool import _channels, _channels_last, _spatial, _strides
 from .table import custom
 
 aten = torch.ops.aten
-_plans: dict[tuple, tuple] = {}
 _NEAREST = ("nearest", "exact")
 
 
@@ -69,32 +68,24 @@ def _planes(x: torch.Tensor) -> bool:
     return x.stride(0) == x.shape[1] * x.stride(1)
 
 
-def _forward(op, mode, dims, x, output_size, corners, scales, antialias=False):
-    key = _key(op.name(), (x,), (tuple(output_size), corners, *scales))
-    plan = _plans.get(key)
-    if plan is None:
-        if x.dtype not in T.DTYPES:
-            raise Unsupported(f"webgpu: interpolation has no kernel for {x.dtype}")
-        _check(x, dims, output_size)
-        last = _channels_last(x.shape, x.stride()) and not x.is_contiguous()
-        sizes = (*x.shape[:2], *output_size)
-        meta = T.meta(sizes, _last_strides(sizes) if last else None, x.dtype)
-        fours = mode in _NEAREST and not last and sizes[-1] % 4 == 0
-        kernel = resample.kernel(mode, dims, corners, antialias, False, T.dtype_of(x), last, _planes(x), fours, caps())
-        plan = (meta, kernel, _numbers(x, x.shape, meta.sizes, dims, corners, scales))
-        if len(_plans) > 4096:
-            _plans.clear()
-        _plans[key] = plan
-    meta, kernel, values = plan
-    out = T.new(meta)
-    run(kernel, (x,), (out,), *values)
+def _forward(mode, dims, x, output_size, corners, scales, antialias=False):
+    if x.dtype not in T.DTYPES:
+        raise Unsupported(f"webgpu: interpolation has no kernel for {x.dtype}")
+    _check(x, dims, output_size)
+    last = _channels_last(x.shape, x.stride()) and not x.is_contiguous()
+    sizes = (*x.shape[:2], *output_size)
+    out = T.empty(sizes, x.dtype, _last_strides(sizes) if last else None)
+    fours = mode in _NEAREST and not last and sizes[-1] % 4 == 0
+    kernel = resample.kernel(mode, dims, corners, antialias, False, T.dtype_of(x), last, _planes(x), fours, caps())
+    run(kernel, (x,), (out,), *_numbers(x, x.shape, sizes, dims, corners, scales))
     return out
 
 
 @lru_cache(maxsize=64)
 def _byte_tables(*filter_) -> tuple:
     lows, weights, taps, bits = resample.byte_weights(*filter_)
-    return *(torch.tensor(t, dtype=torch.int32).to(T.DEVICE) for t in (lows, weights)), taps, bits
+    made = [constant(lambda t=t: torch.tensor(t, dtype=torch.int32).to(T.DEVICE)) for t in (lows, weights)]
+    return *made, taps, bits
 
 
 def _bytes(mode, x, output_size, corners, scales, antialias):
@@ -137,10 +128,8 @@ def _backward(mode, dims, grad, output_size, input_size, corners, scales, antial
 
 
 def _register_nearest(name: str, mode: str, dims: int) -> None:
-    forward_op = getattr(aten, name).default
-
     def forward(self, output_size, *scales, **named):
-        return _forward(forward_op, mode, dims, self, output_size, False, _scales(dims, scales, named))
+        return _forward(mode, dims, self, output_size, False, _scales(dims, scales, named))
 
     def backward(grad_output, output_size, input_size, *scales, **named):
         return _backward(mode, dims, grad_output, output_size, input_size, False, _scales(dims, scales, named))
@@ -150,15 +139,13 @@ def _register_nearest(name: str, mode: str, dims: int) -> None:
 
 
 def _register_smooth(name: str, mode: str, dims: int, antialias: bool = False) -> None:
-    forward_op = getattr(aten, name).default
-
     def forward(self, output_size, align_corners, *scales, **named):
         scales = _scales(dims, scales, named)
         if dims == 1 and self.dim() == 3 and output_size[0] == self.shape[2]:  # torch copies, whatever the scale
             return self.clone()
         if self.dtype is torch.uint8 and dims == 2:
             return _bytes(mode, self, output_size, align_corners, scales, antialias)
-        return _forward(forward_op, mode, dims, self, output_size, align_corners, scales, antialias)
+        return _forward(mode, dims, self, output_size, align_corners, scales, antialias)
 
     def backward(grad_output, output_size, input_size, align_corners, *scales, **named):
         if dims == 1 and len(input_size) == 3 and tuple(grad_output.shape) == tuple(input_size):

@@ -13,9 +13,9 @@ from torch.nn import functional as F
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels import rnn as kernels
-from ..launch import caps, launch
+from ..plan import caps, launch, planned
+from ..program import Step
 from .matmul import addmm, column_sums, linear, mm, weight_gradient
-from .remember import remembered
 from .table import custom
 
 aten = torch.ops.aten
@@ -37,7 +37,7 @@ def _run(cell: str, inputs: dict, outputs: dict, rows: int, width: int) -> None:
         raise Unsupported(f"webgpu: {cell} has no kernel for {[t.dtype for t in tensors]}")
     program, grid = kernels.plan(cell, tuple(given), tuple(outputs), T.dtype_of(tensors[-1]), rows * width, caps())
     offsets = [t.storage_offset() for t in tensors]
-    launch(program, tensors, pack(f"<{2 + len(offsets)}I", rows * width, width, *offsets), grid)
+    launch(Step(program, pack(f"<{2 + len(offsets)}I", rows * width, width, *offsets), grid), *tensors)
 
 
 @custom("_thnn_fused_lstm_cell")
@@ -79,7 +79,7 @@ def gru_cell_backward(grad_hy, workspace, has_bias):
 # -- sequences: all steps of a layer in one direction, over gates of the input [time, batch, gates * width]
 
 
-@remembered
+@planned
 def _lstm_steps(gates, weight, bias, backwards, kept, hx, cx):
     """Outputs and last states, then what the gradient needs where it is `kept`."""
     (rows, width), dtype, time = cx.shape, cx.dtype, len(gates)
@@ -95,7 +95,7 @@ def _lstm_steps(gates, weight, bias, backwards, kept, hx, cx):
     return out, hx, cx, cells, workspace
 
 
-@remembered
+@planned
 def _lstm_gradient(backwards, wanted, weight, hx, cx, out, cells, workspace, grad, grad_hy, grad_cy):
     """Of gates, weight, bias and states; `wanted` of the weight and the bias."""
     (rows, width), dtype, time = cx.shape, cx.dtype, len(out)
@@ -112,7 +112,7 @@ def _lstm_gradient(backwards, wanted, weight, hx, cx, out, cells, workspace, gra
     return gates, *_shared(gates, hx, out, backwards, wanted), grad_hy, grad_cy
 
 
-@remembered
+@planned
 def _gru_steps(gates, weight, bias, backwards, kept, hx):
     (rows, width), dtype, time = hx.shape, hx.dtype, len(gates)
     out = T.empty((time, rows, width), dtype)
@@ -124,7 +124,7 @@ def _gru_steps(gates, weight, bias, backwards, kept, hx):
     return out, hx, workspace
 
 
-@remembered
+@planned
 def _gru_gradient(backwards, wanted, weight, hx, out, workspace, grad, grad_hy):
     (rows, width), dtype, time = hx.shape, hx.dtype, len(out)
     gi, gh = (T.empty((time, rows, 3 * width), dtype) for _ in range(2))

@@ -1,7 +1,5 @@
 """Writing whole slices at a vector of indices: index_add, index_copy, index_fill, index_reduce, and what counts."""
 
-from functools import partial
-
 import torch
 from torch._prims_common import canonicalize_dim
 
@@ -9,8 +7,7 @@ from .. import tensor as T
 from .copy import clone, fill
 from .elementwise import _scalar_name
 from .indexing import INDEX_SIZE, axis
-from .remember import remembered
-from .scatter import REDUCES, WIDE, apart, both, deterministic, reduce_into, write
+from .scatter import REDUCES, WIDE, apart, both, reduce_into, write
 from .table import custom
 
 
@@ -26,7 +23,7 @@ def rows_into(self, dim, index, value, how, op, wraps=False):
         shape[dim], strides[dim], steps[dim] = index.numel(), 0, index.stride(0) if index.dim() else 0
         return tuple(shape), tuple(strides), [one._replace(strides=tuple(steps))]
 
-    write((op, dim), how, self, [index], value, layout, index.numel())
+    write(how, self, [index], value, layout, index.numel())
     return self
 
 
@@ -78,7 +75,7 @@ def _row_operands(self, dim, index, source, op):
     return target, dim, source
 
 
-@both("index_add", planned=True)
+@both("index_add")
 def index_add_(self, dim, index, source, *, alpha=1):
     target, dim, source = _row_operands(self, dim, index, source, "index_add")
     if alpha != 1:
@@ -87,7 +84,7 @@ def index_add_(self, dim, index, source, *, alpha=1):
     return self
 
 
-@both("index_copy", planned=True)
+@both("index_copy")
 def index_copy_(self, dim, index, source):
     target, dim, source = _row_operands(self, dim, index, source, "index_copy")
     rows_into(target, dim, index, source, "set", "index_copy")
@@ -127,7 +124,6 @@ def index_reduce_(self, dim, index, source, reduce, *, include_self=True):
 
 
 @custom("embedding_dense_backward")
-@partial(remembered, unless=deterministic)
 def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
     width = grad_output.shape[-1] if grad_output.dim() else 1
     dtype = grad_output.dtype

@@ -8,9 +8,9 @@ from .. import tensor as T
 from ..kernels import scan
 from ..kernels.indexed import plain
 from ..kernels.layout import numel
-from ..launch import caps, launch
+from ..plan import caps, launch
+from ..program import Step
 from .reduce import MANY
-from .remember import remembered
 from .table import custom
 
 _WIDE = {
@@ -60,7 +60,7 @@ def _pass(op, source, out, step, sizes, indices, own, carry, total) -> None:
     params = packer.pack(
         step.threads, sizes[1], sizes[2], step.chunk, step.chunks, *[t.storage_offset() for t in reads]
     )
-    launch(program, (*reads, *writes), params, step.grid)
+    launch(Step(program, params, step.grid), *reads, *writes)
 
 
 def _direct(dtype: torch.dtype) -> torch.dtype:
@@ -94,13 +94,11 @@ def _integral_to_long(x: torch.Tensor, dtype) -> torch.dtype:
 
 
 @custom("cumsum")
-@remembered
 def cumsum(self, dim, *, dtype=None):
     return accumulate("cumsum", self, dim, _integral_to_long(self, dtype))
 
 
 @custom("cumprod")
-@remembered
 def cumprod(self, dim, *, dtype=None):
     wanted = _integral_to_long(self, dtype)
     if wanted is torch.float32 and self.dim() and self.numel() > MANY and caps().f64 and self.shape[dim] > MANY:
@@ -109,7 +107,6 @@ def cumprod(self, dim, *, dtype=None):
 
 
 @custom("logcumsumexp", "_logcumsumexp")
-@remembered
 def logcumsumexp(self, dim):
     if self.dtype is torch.complex64:
         return accumulate("complex_logcumsumexp", self, dim, self.dtype)
@@ -134,13 +131,11 @@ def _extremes(op: str, x: torch.Tensor, dim: int):
 
 
 @custom("cummax")
-@remembered
 def cummax(self, dim):
     return _extremes("cummax", self, dim)
 
 
 @custom("cummin")
-@remembered
 def cummin(self, dim):
     return _extremes("cummin", self, dim)
 

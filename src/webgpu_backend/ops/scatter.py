@@ -11,18 +11,16 @@ from ..kernels import numbers
 from ..kernels import scatter as kernel
 from ..kernels.layout import grid, numel
 from ..kernels.pointwise import WORKGROUP
-from ..launch import caps, launch, launch_guarded, windows
+from ..plan import caps, launch, windows
+from ..program import Step
 from ..runtime.errors import BindingTooLarge
-from . import hot
 from .copy import clone, device_copy, fill
 from .elementwise import _check_overlap
-from .indexing import along, axis, key_of, like, remember
-from .remember import remembered
+from .indexing import along, axis, like
 from .table import custom
 
 aten = torch.ops.aten
 deterministic = torch.are_deterministic_algorithms_enabled
-PLANS: dict[tuple, tuple] = {}
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MASK = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFFFFFF, 8: 0xFFFFFFFFFFFFFFFF}
 WIDE = (torch.float16, torch.bfloat16)
@@ -55,10 +53,9 @@ def bits(value, dtype: torch.dtype) -> bytes:
     return struct.pack("<Q" if item == 8 else "<I", number)
 
 
-def write(key: tuple, how: str, self: torch.Tensor, indices: list, value, layout, chain=None, distinct=False) -> None:
-    """self (how)= value through indices. `layout(self)` gives (shape, strides of self, axes) for a missing plan;
-    `value` is a number, or a tensor of self's dtype over that shape; `chain` bounds how many values meet; `distinct`:
-    none do.
+def write(how: str, self: torch.Tensor, indices: list, value, layout, chain=None, distinct=False) -> None:
+    """self (how)= value through indices. `layout(self)` gives (shape, strides of self, axes); `value` is a number, or a
+    tensor of self's dtype over that shape; `chain` bounds how many values meet; `distinct`: none do.
 
     Where several values meet, atomics take them in an order that varies, and so may the last bits of a sum, or which
     of them stays. Under `torch.use_deterministic_algorithms(True)` they are taken in the order of their places.
@@ -72,17 +69,17 @@ def write(key: tuple, how: str, self: torch.Tensor, indices: list, value, layout
             # Summing in the narrow dtype would round at every step, in an order that varies.
             wide = T.empty(self.shape, torch.float32)
             device_copy(self, wide)
-            write(("wide", *key), how, wide, indices, value.float(), layout, chain)
+            write(how, wide, indices, value.float(), layout, chain)
             device_copy(wide, self)
             return
         if self.dtype is torch.complex64 and how == "sum":
             if ordered and not self.is_contiguous():
                 whole = duplicate(self)
-                write(key, how, whole, indices, value, layout, chain)
+                write(how, whole, indices, value, layout, chain)
                 device_copy(whole, self)
                 return
             real, parts = torch.view_as_real(self), torch.view_as_real(value.resolve_conj())
-            write(("parts", *key), how, real, indices, parts, lambda _: _in_parts(layout(self)), chain)
+            write(how, real, indices, parts, lambda _: _in_parts(layout(self)), chain)
             return
         if ordered and self.dtype.is_floating_point and how in ("sum", "prod"):
             _in_order(how, self, indices, value, layout, chain)
@@ -90,27 +87,16 @@ def write(key: tuple, how: str, self: torch.Tensor, indices: list, value, layout
         if not kernel.atomic(how, T.dtype_of(self)):
             _through_lists(how, self, indices, value, layout, chain)
             return
+    _check_overlap((self,))
     number = not isinstance(value, torch.Tensor)
-    key = [*key, how, self.dtype, self.shape, self.stride(), self.storage_offset()]
-    blocks, bound = T._blocks, []
-    for x in indices if number else (value, *indices):
-        key += (x.dtype, x.shape, x.stride(), x.storage_offset())
-        bound.append(blocks[x.data_ptr() >> 40])
-    key = tuple(key)
-    plan = PLANS.get(key)
-    if plan is None:
-        _check_overlap((self,))
-        plan = remember(PLANS, key, _plan(how, self, value, layout(self)))
     tail = bits(value, self.dtype) if number else b""
-    bound.append(blocks[self.data_ptr() >> 40])
+    tensors = indices if number else (value, *indices)
     try:
-        hot.record_guarded(plan.program, tuple(bound), plan.params + tail, plan.grid)
+        launch(_plan(how, self, value, layout(self)).followed(tail), *tensors, self)
     except BindingTooLarge:
-        plan = _plan(how, self, value, layout(self), windowed=True)
-        tensors = indices if number else (value, *indices)
+        step = _plan(how, self, value, layout(self), windowed=True)
         for window, first, end in windows(self):
-            bounds = struct.pack("<II", first, end)
-            launch_guarded(plan.program, (*tensors, window), plan.params + bounds + tail, plan.grid)
+            launch(step.followed(struct.pack("<II", first, end) + tail), *tensors, window)
 
 
 def _plan(how: str, self: torch.Tensor, value, laid, windowed: bool = False):
@@ -144,7 +130,7 @@ def _in_order(how, self, indices, value, layout, chain) -> None:
     own = torch.arange(n, dtype=torch.int32, device=self.device)
     place = T.empty((count,), torch.int32)
     plan = index_kernel.plan(shape, 4, strides, 0, axes, caps())
-    launch_guarded(plan.program, (own, *indices, place), plan.params, plan.grid)
+    launch(plan, own, *indices, place)
     place, order = place.sort(stable=True)
     order32 = order.to(torch.int32)
     same = place[1:] == place[:-1]
@@ -155,7 +141,7 @@ def _in_order(how, self, indices, value, layout, chain) -> None:
         """An int32 for each of `size` elements, -1 where nothing is put; element `size` takes what does not count."""
         made = fill(T.empty((size + 1,), torch.int32), -1)
         one = axis(where, (1,), size + 1, 1, "scatter", 0, False)
-        write(("ordered",), "set", made, [where], values, lambda _: ((count,), (0,), [one]), distinct=True)
+        write("set", made, [where], values, lambda _: ((count,), (0,), [one]), distinct=True)
         return made
 
     if how == "set":
@@ -169,7 +155,7 @@ def _in_order(how, self, indices, value, layout, chain) -> None:
     c = caps()
     program = kernel.walk_program(T.dtype_of(target), how, c)
     for _ in range(-(-(chain or count) // kernel.WALK)):
-        launch(program, (value, following, head, target), struct.pack("<I", n), grid(n, WORKGROUP[c.kind], c))
+        launch(Step(program, struct.pack("<I", n), grid(n, WORKGROUP[c.kind], c)), value, following, head, target)
     if target is not self:
         device_copy(target, self)
 
@@ -186,11 +172,11 @@ def _through_lists(how, self, indices, value, layout, chain) -> None:
     following = T.empty((count,), torch.int32)
     c = caps()
     link = kernel.plan_link(shape, (strides, 0), axes, c)
-    launch_guarded(link.program, (*indices, head, following), link.params, link.grid)
+    launch(link, *indices, head, following)
     program = kernel.walk_program(T.dtype_of(self), how, c)
     n = target.numel()
     for _ in range(-(-(chain or count) // kernel.WALK)):
-        launch(program, (value, following, head, target), struct.pack("<I", n), grid(n, WORKGROUP[c.kind], c))
+        launch(Step(program, struct.pack("<I", n), grid(n, WORKGROUP[c.kind], c)), value, following, head, target)
     if target is not self:
         device_copy(target, self)
 
@@ -204,15 +190,13 @@ def _functional(inplace, copy):
     return call
 
 
-def both(name: str, suffix: str = "", planned: bool = False, copy=duplicate):
-    """Registers an in-place function as `name_` and, on a copy, as `name`. `planned`: of tensors and integers only, so
-    that the copy and what follows can be kept; the order of sums asked for is no argument, and goes the long way.
-    `copy`: contiguous, or `clone` where torch keeps the order of memory."""
+def both(name: str, suffix: str = "", copy=duplicate):
+    """Registers an in-place function as `name_` and, on a copy, as `name`. `copy`: contiguous, or `clone` where torch
+    keeps the order of memory."""
 
     def register(function):
         custom(f"{name}_{suffix}")(function)
-        copied = _functional(function, copy)
-        custom(f"{name}{suffix}")(remembered(copied, unless=deterministic) if planned else copied)
+        custom(f"{name}{suffix}")(_functional(function, copy))
         return function
 
     return register
@@ -225,7 +209,6 @@ REDUCES = {"add": "sum", "multiply": "prod", "sum": "sum", "prod": "prod", "amax
 
 def _scatter(self, dim, index, value, how, op, check):
     canonicalize_dim(self.dim(), dim)
-    key = (op, dim, key_of(index))
     if not index.numel():
         check()
         return self
@@ -236,11 +219,11 @@ def _scatter(self, dim, index, value, how, op, check):
         strides, one = along(target, dim, index, op)
         return tuple(index.shape), strides, [one]
 
-    write(key, how, self, [index], value, layout, index.shape[dim] if index.dim() else 1)
+    write(how, self, [index], value, layout, index.shape[dim] if index.dim() else 1)
     return self
 
 
-@both("scatter", ".src", planned=True)
+@both("scatter", ".src")
 def scatter_src_(self, dim, index, src):
     return _scatter(self, dim, index, src, "set", "scatter",
                     lambda: aten.scatter.src(like(self), dim, like(index), like(src)))  # fmt: skip
@@ -269,13 +252,13 @@ def scatter_value_reduce_(self, dim, index, value, *, reduce):
                     lambda: aten.scatter.value_reduce(like(self), dim, like(index), value, reduce=reduce))  # fmt: skip
 
 
-@both("scatter_add", planned=True)
+@both("scatter_add")
 def scatter_add_(self, dim, index, src):
     return _scatter(self, dim, index, src, "sum", "scatter_add",
                     lambda: aten.scatter_add(like(self), dim, like(index), like(src)))  # fmt: skip
 
 
-@both("scatter_reduce", ".two", planned=True)
+@both("scatter_reduce", ".two")
 def scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
     def check():
         aten.scatter_reduce.two(like(self), dim, like(index), like(src), reduce, include_self=include_self)

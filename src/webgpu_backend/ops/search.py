@@ -6,7 +6,8 @@ from torch._prims_common import canonicalize_dim
 from .. import dtypes
 from .. import tensor as T
 from ..kernels import search
-from ..launch import caps, launch
+from ..plan import caps, launch
+from ..program import Step
 from .copy import device_copy
 from .elementwise import _scalar_name, resize_output
 from .indexed import run
@@ -126,7 +127,7 @@ def unique2(self, sorted=True, return_inverse=False, return_counts=False):
         inverse = T.empty(self.shape, torch.int64)
         kernel = search.scatter("inverse", T.dtype_of(x), caps())
         params = kernel.pack.pack(length, 0, 0)
-        launch(kernel.program, (numbers, pairs, inverse), params, kernel.grid(length, caps()))
+        launch(Step(kernel.program, params, kernel.grid(length, caps())), numbers, pairs, inverse)
     return values, inverse, counts if return_counts else _nothing()
 
 
@@ -266,7 +267,7 @@ def histc(self, bins=100, min=0, max=0):
         near = caps().kind == "gpu" and bins <= search.NEAR
         kernel = search.scatter("histc", T.dtype_of(x), caps(), near)
         params = kernel.pack.pack(n, bins, low, high, x.storage_offset())
-        launch(kernel.program, (x, counts), params, kernel.grid(n, caps()))
+        launch(Step(kernel.program, params, kernel.grid(n, caps())), x, counts)
     return counts.to(self.dtype)
 
 

@@ -8,18 +8,13 @@ from torch._prims_common import canonicalize_dim
 from .. import tensor as T
 from ..kernels import join, move
 from ..kernels.layout import numel
-from ..launch import caps, launch
+from ..plan import caps, launch
 from ..runtime.errors import BindingTooLarge
-from . import hot
 from .copy import device_copy, fill, memory_order
 from .elementwise import _scalar_name, resize_output
-from .indexing import key_of, remember
-from .remember import remembered
 from .scatter import bits, duplicate
 from .table import custom
 
-_PLANS: dict[tuple, object] = {}
-_PAIRS: dict[tuple, tuple] = {}
 _LARGE = 1 << 18  # bytes from which an input is worth a dispatch of its own
 _WIDE = 128  # and bytes of a row
 
@@ -62,48 +57,11 @@ def _cat_shape(tensors, dim: int) -> tuple[list[torch.Tensor], int, list[int]]:
 
 @custom("cat")
 def cat(tensors, dim=0):
-    if len(tensors) == 2:  # a cache and what is new, the halves of a rotary embedding: many times a token
-        a, b = tensors
-        key = (
-            dim, a.dtype, a.shape, a.stride(), a.storage_offset(), b.dtype, b.shape, b.stride(), b.storage_offset(),
-        )  # fmt: skip
-        x, y = T._blocks[a.data_ptr() >> 40], T._blocks[b.data_ptr() >> 40]
-        pair = _PAIRS.get(key)
-        if pair is not None and x is not None and y is not None and not a.is_neg() and not b.is_neg():
-            meta, plan = pair
-            out, block = T.make(meta)
-            try:
-                hot.record(plan.program, (x, y, block), plan.params, plan.grid)
-                return out
-            except BindingTooLarge:
-                pass
-    for t in tensors:
-        if t.is_neg() or t.is_conj():
-            tensors = [t.resolve_conj().resolve_neg() for t in tensors]
-            break
-    out = _cat(dim, *tensors)
-    if len(tensors) == 2 and x is not None and y is not None:
-        _plan_pair(key, tensors, dim, out)
-    return out
-
-
-def _plan_pair(key: tuple, tensors, dim: int, out: torch.Tensor) -> None:
-    dim = canonicalize_dim(out.dim(), dim)
-    plain = out.is_contiguous() and not out.is_complex() and all(t.dtype == out.dtype for t in tensors)
-    parts = [_part(t, dim) for t in tensors]
-    if plain and None not in parts:
-        plan = join.plan(out.element_size(), parts, numel(out.shape[:dim]), caps())
-        remember(_PAIRS, key, (T.meta(out.shape, None, out.dtype), plan))
-
-
-@remembered
-def _cat(dim, *tensors):
+    if any([t.is_neg() or t.is_conj() for t in tensors]):
+        tensors = [t.resolve_conj().resolve_neg() for t in tensors]
     for t in tensors:
         if t.device.type != T.NAME and t.numel():
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
-                f"{t.device}! (when checking argument for argument tensors in method wrapper_cat)"
-            )
+            raise T.two_devices("when checking argument for argument tensors in method wrapper_cat", t.device)
     dtype = tensors[0].dtype if tensors else torch.float32
     if any(t.dtype != dtype for t in tensors):
         dtype = _common_dtype(tensors)
@@ -202,7 +160,7 @@ def _join_few(parts, dim: int, out: torch.Tensor, to: int = 0) -> None:
         read = [_part(t, dim) for t in parts]
     plan = join.plan(out.element_size(), read, numel(out.shape[:dim]), caps(), to)
     try:
-        launch(plan.program, (*parts, out), plan.params, plan.grid)
+        launch(plan, *parts, out)
     except BindingTooLarge:  # a copy knows how to split
         first = 4 * to // numel(out.shape[dim + 1 :])
         _copy_parts(parts, dim, out.narrow(dim, first, out.shape[dim] - first))
@@ -225,7 +183,7 @@ def stack(tensors, dim=0):
             )
     dim = canonicalize_dim(len(first) + 1, dim)
     if not first and _neighbours(tensors):
-        return duplicate(T._reinterpret(tensors[0], (len(tensors),), (1,), 0))
+        return duplicate(T.reinterpret(tensors[0], (len(tensors),), (1,), 0))
     return cat([t.unsqueeze(dim) for t in tensors], dim)
 
 
@@ -240,23 +198,17 @@ def _neighbours(numbers) -> bool:
 # -- moving by coordinates
 
 
-def _move(key, self, shape, layout, outside=0):
-    """`layout()` gives (strides, extra offset, rules, shifts, sizes, keep, diagonal) for a missing plan."""
+def _move(self, shape, strides, extra, rules, shifts, sizes, keep="", diagonal=0, outside=0):
+    """A new tensor of `shape` from elements of self, by its strides over it, or `outside`: see kernels.move."""
     out = T.empty(shape, self.dtype)
     if not out.numel():
         return out
     if not self.numel():
         return fill(out, outside)
-    key = (*key, tuple(shape), key_of(self))
-    plan = _PLANS.get(key)
-    if plan is None:
-        strides, extra, rules, shifts, sizes, keep, diagonal = layout()
-        offset = self.storage_offset() + extra
-        args = (tuple(shape), self.element_size(), strides, offset, rules, shifts, sizes, keep, diagonal, caps())
-        plan = remember(_PLANS, key, move.plan(*args))
+    offset = self.storage_offset() + extra
+    step = move.plan(tuple(shape), self.element_size(), strides, offset, rules, shifts, sizes, keep, diagonal, caps())
     zero = outside.__class__ is int and not outside  # not -0.0
-    params = plan.params + (_ZERO[self.element_size()] if zero else bits(outside, self.dtype))
-    launch(plan.program, (self, out), params, plan.grid)
+    launch(step.followed(_ZERO[self.element_size()] if zero else bits(outside, self.dtype)), self, out)
     return out
 
 
@@ -294,12 +246,8 @@ def constant_pad_nd(self, pad, value=0):
                 f"size, which is invalid. Check dimension {d} of your input."
             )
     self = self.resolve_conj().resolve_neg()
-
-    def layout():
-        rules = "".join("c" if side != (0, 0) else "n" for side in sides)
-        return self.stride(), 0, rules, [low for low, _ in sides], list(self.shape), "", 0
-
-    return _move(("constant_pad", tuple(pad)), self, shape, layout, value)
+    rules, lows = "".join("c" if side != (0, 0) else "n" for side in sides), [low for low, _ in sides]
+    return _move(self, shape, self.stride(), 0, rules, lows, list(self.shape), outside=value)
 
 
 def _edge_pad(op: str, spatial: int, rule: str):
@@ -309,12 +257,8 @@ def _edge_pad(op: str, spatial: int, rule: str):
         shape = list(getattr(torch.ops.aten, op)(like, padding).shape)
         self = self.resolve_conj().resolve_neg()
         _, sides = _pads(self, padding)
-
-        def layout():
-            rules = "n" * (self.dim() - spatial) + rule * spatial
-            return self.stride(), 0, rules, [low for low, _ in sides], list(self.shape), "", 0
-
-        return _move((op, tuple(padding)), self, shape, layout)
+        rules = "n" * (self.dim() - spatial) + rule * spatial
+        return _move(self, shape, self.stride(), 0, rules, [low for low, _ in sides], list(self.shape))
 
     custom(op)(run)
 
@@ -381,13 +325,9 @@ def flip(self, dims):
         if order != list(range(self.dim())):
             there = flip(self.permute(order), [order.index(d) for d in wanted])
             return there.permute([order.index(d) for d in range(self.dim())])
-
-    def layout():
-        strides = [-st if d in wanted else st for d, st in enumerate(self.stride())]
-        extra = sum((self.shape[d] - 1) * self.stride(d) for d in wanted)
-        return strides, extra, "n" * self.dim(), [0] * self.dim(), list(self.shape), "", 0
-
-    return _move(("flip", tuple(wanted)), self, self.shape, layout)
+    strides = [-st if d in wanted else st for d, st in enumerate(self.stride())]
+    extra = sum((self.shape[d] - 1) * self.stride(d) for d in wanted)
+    return _move(self, self.shape, strides, extra, "n" * self.dim(), [0] * self.dim(), list(self.shape))
 
 
 @custom("roll")
@@ -409,11 +349,8 @@ def roll(self, shifts, dims=()):
         total[canonicalize_dim(self.dim(), d)] += s
     back = [-s % size for s, size in zip(total, self.shape)]
     self = self.resolve_conj().resolve_neg()
-
-    def layout():
-        return self.stride(), 0, "".join("w" if s else "n" for s in back), back, list(self.shape), "", 0
-
-    return _move(("roll", tuple(back)), self, self.shape, layout)
+    rules = "".join("w" if s else "n" for s in back)
+    return _move(self, self.shape, self.stride(), 0, rules, back, list(self.shape))
 
 
 def _triangle(self, diagonal: int, keep: str, op: str):
@@ -422,12 +359,8 @@ def _triangle(self, diagonal: int, keep: str, op: str):
     self = self.resolve_conj().resolve_neg()
     far = max(self.shape[-2:]) + 1
     diagonal = max(-far, min(far, diagonal))
-
-    def layout():
-        rank = self.dim()
-        return self.stride(), 0, "n" * rank, [0] * rank, list(self.shape), keep, diagonal
-
-    return _move((op, diagonal), self, self.shape, layout)
+    rank = self.dim()
+    return _move(self, self.shape, self.stride(), 0, "n" * rank, [0] * rank, list(self.shape), keep, diagonal)
 
 
 @custom("tril")

@@ -4,9 +4,8 @@ import torch
 
 from .. import tensor as T
 from ..dtypes import Unsupported
-from ..launch import caps
+from ..plan import caps, planned
 from .copy import device_copy, fill
-from .remember import remembered
 from .shape import constant_pad_nd
 from .table import custom
 
@@ -28,7 +27,7 @@ def select_backward(grad_output, input_sizes, dim, index):
     return _placed(_known(grad_output).unsqueeze(dim), input_sizes, dim, index, 1)
 
 
-@remembered
+@planned
 def _placed(grad, sizes, dim, start, step):
     """Zeros of these sizes, with the gradient every `step` from `start` on."""
     dim = dim + len(sizes) if dim < 0 else dim

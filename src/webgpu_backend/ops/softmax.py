@@ -8,15 +8,12 @@ from ..kernels import nll
 from ..kernels import softmax as rows
 from ..kernels.layout import View
 from ..kernels.reduce import Spec
-from ..launch import caps, launch, launch_guarded
+from ..plan import caps, launch
+from ..plan.faults import site
 from ..runtime.errors import BindingTooLarge
-from ..runtime.faults import site
-from ..runtime.gpu import gpu
 from .copy import fill
-from .indexing import remember
 from .reduce import LOGSUMEXP, dtype_name
 from .reduction import Reduction, normal_dims
-from .remember import remembered
 from .table import custom
 
 _ONLINE = LOGSUMEXP.spec
@@ -60,41 +57,23 @@ def _rewrite(run: Reduction, inputs: tuple, dim: int, out: torch.dtype):
     return run.rewrite(inputs, normal_dims(dim, x.dim()), compute, (), (out,))[1][0]
 
 
-_PLANS: dict[tuple, tuple | None] = {}
-
-
 def _along_rows(op: str, inputs: tuple, dim: int, out: torch.dtype) -> torch.Tensor | None:
-    """The kernel for rows that lie in memory one after the other, where there is one."""
-    key = [op, dim, out]
-    for x in inputs:
-        key += (x.dtype, x.shape, x.stride(), x.storage_offset())
-    key = tuple(key)
-    try:
-        call = _PLANS[key]
-    except KeyError:
-        call = remember(_PLANS, key, _plan_rows(op, inputs, dim, out))
-    if call is None:
-        return None
-    meta, plan = call
-    result, block = T.make(meta)
-    blocks = T._blocks
-    try:
-        bound = (*[blocks[x.data_ptr() >> 40] for x in inputs], block)
-        gpu().queue.record(plan.program, bound, plan.params, plan.grid)
-    except BindingTooLarge:
-        return None
-    return result
-
-
-def _plan_rows(op: str, inputs: tuple, dim: int, out: torch.dtype):
+    """By the kernel for rows that lie in memory one after the other, where there is one."""
     x = inputs[0]
     last = normal_dims(dim, x.dim()) == (x.dim() - 1,)
     if op not in rows.OPS or not last or any(y.shape != x.shape or not y.is_contiguous() for y in inputs):
         return None
     sizes = x.numel() // x.shape[-1], x.shape[-1]
     views = [View(T.dtype_of(y), sizes, (sizes[1], 1), y.storage_offset()) for y in inputs]
-    plan = rows.plan(op, views, T.DTYPES[out], caps())
-    return plan and (T.meta(x.shape, None, out), plan)
+    step = rows.plan(op, views, T.DTYPES[out], caps())
+    if step is None:
+        return None
+    result = T.empty(x.shape, out)
+    try:
+        launch(step, *inputs, result)
+    except BindingTooLarge:
+        return None
+    return result
 
 
 def _register(name: str, run: Reduction, backward: Reduction) -> None:
@@ -190,7 +169,6 @@ def _checked(self, target, weight) -> None:
 
 
 @custom("nll_loss_forward", "nll_loss2d_forward")
-@remembered
 def nll_loss_forward(self, target, weight, reduction, ignore_index):
     _checked(self, target, weight)
     x, t = _samples(self, target)
@@ -212,7 +190,7 @@ def nll_loss_forward(self, target, weight, reduction, ignore_index):
         )
         tensors = [x, t] + ([] if weight is None else [weight]) + [losses] + ([] if weights is None else [weights])
         try:
-            launch_guarded(plan.program, tuple(tensors), plan.params, plan.grid)
+            launch(plan, *tensors)
         except BindingTooLarge:
             _gathered(x, t, weight, ignore_index, losses, weights)
     if reduction == _NONE:
@@ -228,7 +206,6 @@ def nll_loss_forward(self, target, weight, reduction, ignore_index):
 
 
 @custom("nll_loss_backward", "nll_loss2d_backward")
-@remembered
 def nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index, total_weight):
     _checked(self, target, weight)
     x, t = _samples(self, target)
@@ -259,7 +236,7 @@ def nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index
     tensors = [grad, t] + ([] if weight is None else [weight]) + ([total_weight] if mean else []) + [out]
     fill(out, 0)
     try:
-        launch(plan.program, tuple(tensors), plan.params, plan.grid)
+        launch(plan, *tensors)
     except BindingTooLarge:
         _scattered(grad, t, weight, ignore_index, total_weight if mean else None, out.view(x.shape))
     return out

@@ -3,7 +3,7 @@
 import torch
 
 from .. import tensor as T
-from ..launch import caps
+from ..plan import caps, planned
 from .copy import device_copy
 from .factor import check, factored
 from .linalg import (
@@ -20,7 +20,6 @@ from .linalg import (
     work,
     zeros,
 )
-from .remember import remembered
 from .table import custom
 
 
@@ -89,7 +88,7 @@ def linalg_lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     return x
 
 
-@remembered
+@planned
 def _solved(A, b):
     """A^-1 b, both of one batch shape, with LU, pivots and info of A. A GPU takes b along while it factors A."""
     *batch, n, columns = b.shape

@@ -7,10 +7,10 @@ from .. import dtypes
 from .. import tensor as T
 from ..kernels import indexed, sort
 from ..kernels.layout import spread
-from ..launch import caps, launch
+from ..plan import caps, launch, planned
+from ..program import Step
 from .copy import fill, memory_order
 from .indexed import run
-from .remember import remembered
 from .scan import blocks_of
 from .table import custom
 
@@ -28,7 +28,7 @@ def _pass(kind, block, source, out, words, values) -> None:
     groups = values[0]
     program, packer = sort.program(kind, dtype, words, block, caps())
     offsets = (tensor.storage_offset(),) if dtype is not None else ()
-    launch(program, (tensor, out), packer.pack(*values, *offsets), sort.grid_of(groups, kind, caps()))
+    launch(Step(program, packer.pack(*values, *offsets), sort.grid_of(groups, kind, caps())), tensor, out)
 
 
 def _radix_pairs(x: torch.Tensor, sizes, descending: bool, blocks: int, span: int) -> torch.Tensor:
@@ -44,7 +44,7 @@ def _radix_pairs(x: torch.Tensor, sizes, descending: bool, blocks: int, span: in
     def step(kind, bound, groups, each, shift, turn):
         program, packer = sort.radix(kind, dtype, c)
         params = packer.pack(groups, blocks, length, inner, flip, span, shift, turn, x.storage_offset())
-        launch(program, (x, one, two, *bound), params, spread(-(-groups // each), c))
+        launch(Step(program, params, spread(-(-groups // each), c)), x, one, two, *bound)
 
     for turn, shift in enumerate(digits):
         step("count", (flags, counts), groups, 1, shift, turn)
@@ -107,7 +107,7 @@ def quick_pairs(x: torch.Tensor, sizes, descending: bool) -> tuple[torch.Tensor,
     work = () if room else (_pairs(rows * length, words),)
     flip = 0xFFFFFFFF if descending else 0
     params = packer.pack(rows, 1, length, inner, flip, length, 0, 0, 0, x.storage_offset())
-    launch(program, (x, out, *work), params, spread(rows, c))
+    launch(Step(program, params, spread(rows, c)), x, out, *work)
     return out, length
 
 
@@ -170,7 +170,7 @@ def _sort(self, dim, descending, stable):
     return _sorted(self, dim, descending, stable)
 
 
-@remembered
+@planned
 def _sorted(self, dim, descending, stable):
     x, dim = _ready("sort", self, dim)
     if not self.numel():
@@ -188,7 +188,6 @@ def sort_default(self, dim=-1, descending=False):
 
 
 @custom("topk")
-@remembered
 def topk(self, k, dim=-1, largest=True, sorted=True):
     dim = canonicalize_dim(self.dim(), dim)
     if not 0 <= k <= (self.shape[dim] if self.dim() else 1):

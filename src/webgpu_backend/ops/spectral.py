@@ -5,7 +5,7 @@ import torch
 from .. import tensor as T
 from ..dtypes import Unsupported
 from ..kernels.linalg import TRIPS, near_of, team_size
-from ..launch import caps
+from ..plan import caps, planned
 from .copy import device_copy, fill
 from .linalg import (
     aten,
@@ -21,7 +21,6 @@ from .linalg import (
     zeros,
 )
 from .orthogonal import factored_qr
-from .remember import remembered
 from .table import custom
 
 # Convergence is quadratic: six to ten sweeps in float32. A matrix that is done returns at once.
@@ -126,13 +125,13 @@ def linalg_svd(A, full_matrices=False, compute_uv=True, *, driver=None):
     return _svd(x, scale, A.shape, full_matrices, compute_uv)
 
 
-@remembered
+@planned
 def _scaled(A) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     scale = _scale(A)
     return A / scale, scale, _faults(scale, -4)
 
 
-@remembered
+@planned
 def _svd(x, scale, shape, full_matrices: bool, compute_uv: bool):
     u, s, vh = (like(m) for m in shaped(aten._linalg_svd.default, x, full_matrices, compute_uv))
     m, n = shape[-2:]
@@ -159,7 +158,7 @@ def linalg_eigh(A, UPLO="L", compute_v=True):
     return _eigh(x, scale, compute_v)
 
 
-@remembered
+@planned
 def _hermitian(A, lower: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     below = A.tril(-1) if lower else A.triu(1).mH
     x = below + below.mH
@@ -169,7 +168,7 @@ def _hermitian(A, lower: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor
     return x / scale, scale, _faults(scale, A.shape[-1])
 
 
-@remembered
+@planned
 def _eigh(A, scale, compute_v: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Values and vectors of `scale` times a whole Hermitian A whose largest element is 1."""
     values, vectors = (like(m) for m in shaped(aten._linalg_eigh.default, A, "L", compute_v))

@@ -38,8 +38,9 @@ class Custom:
     overload: str
     call: Callable
     key: str = "PrivateUse1"  # the dispatch key; AutogradPrivateUse1 for composites whose gradient is ours
+    planned: bool = True  # it follows from metadata and numbers; else it runs as written at each call
+    writes: tuple[str, ...] = ()  # arguments that change though the schema does not say so
     refuses: bool = True  # may raise Unsupported
-    quick: Callable[[Callable], Callable] | None = None
 
 
 POINTWISE: dict[str, Pointwise] = {}
@@ -106,20 +107,25 @@ def choose(*names: str, composite: bool = False):
     return register
 
 
-def custom(*overloads: str, key: str = "PrivateUse1", refuses: bool = True, quick=None):
+def custom(*overloads: str, key: str = "PrivateUse1", planned: bool = True, refuses: bool = True, writes=()):
     """Registers a function as the kernel of aten overloads, spelt `mm` or `sum.dim_IntList`.
 
+    It is planned: with given metadata and numbers it runs once, over outlines, and later calls run the plan that came
+    of it (see the package `plan`). One that looks at values, moves them between host and device or makes views says
+    `planned=False` and runs as written; if it never `refuses`, torch calls it without a guard around it. `writes` names
+    arguments that change though the schema does not say so.
+
     At `key="AutogradPrivateUse1"` the function sees tensors that require grad: it is made of differentiable calls or
-    an `autograd.Function`, and what it refuses goes to torch's composite kernel. One that never refuses is called by
-    torch itself. `quick(long)` gives what is called instead, a short way for calls that are planned: it hands others to
-    `long`.
+    an `autograd.Function`, it is not planned, and what it refuses goes to torch's composite kernel.
     """
+
+    by_plan = planned and refuses and key == "PrivateUse1"
 
     def register(function: Callable) -> Callable:
         for overload in overloads:
             if (overload, key) in CUSTOM:
                 raise ValueError(f"{overload} is in the table already for {key}")
-            CUSTOM[overload, key] = Custom(overload, function, key, refuses, quick)
+            CUSTOM[overload, key] = Custom(overload, function, key, by_plan, writes, refuses)
         return function
 
     return register

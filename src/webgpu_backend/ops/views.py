@@ -13,7 +13,7 @@ _MAX_PLANS = 16384
 _COMPOSITE = torch._C.DispatchKey.CompositeExplicitAutograd
 _CPU = torch._C.DispatchKey.CPU
 _inference = torch.is_inference_mode_enabled
-_reinterpret = T._reinterpret
+_reinterpret = T.reinterpret
 
 
 def _remember(plans: dict, key: tuple, source: torch.Tensor, view: torch.Tensor) -> torch.Tensor:

@@ -6,10 +6,9 @@ from torch._prims_common import canonicalize_dim
 from .. import tensor as T
 from ..kernels import fold
 from ..kernels.layout import numel
-from ..launch import caps, launch
+from ..plan import caps, launch
 from .copy import fill
 from .indexed import meta_results
-from .remember import remembered
 from .scatter import duplicate
 from .shape import constant_pad_nd
 from .table import custom
@@ -18,7 +17,6 @@ aten = torch.ops.aten
 
 
 @custom("im2col")
-@remembered
 def im2col(self, kernel_size, dilation, padding, stride):
     (meta,) = meta_results(aten.im2col, self, kernel_size, dilation, padding, stride)
     if not numel(meta.sizes):
@@ -45,12 +43,11 @@ def _fold(source: torch.Tensor, shape, **numbers: int) -> torch.Tensor:
     if out.numel():
         numbers |= {"n": out.numel(), "src_o": source.storage_offset()}
         plan = fold.plan(T.dtype_of(source), numbers, caps())
-        launch(plan.program, (source, out), plan.params, plan.grid)
+        launch(plan, source, out)
     return out
 
 
 @custom("col2im")
-@remembered
 def col2im(self, output_size, kernel_size, dilation, padding, stride):
     (meta,) = meta_results(aten.col2im, self, output_size, kernel_size, dilation, padding, stride)
     self = self.contiguous()

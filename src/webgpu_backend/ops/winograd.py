@@ -5,9 +5,9 @@ import torch
 from .. import tensor as T
 from ..kernels.product import Matrix, Product
 from ..kernels.winograd import step
-from ..launch import caps, launch
+from ..plan import caps, launch
 from . import conv_tables as tables
-from .product import output, planned, plans, remember, run
+from .product import multiply, output
 
 CHANNELS = 32  # the least for which the transforms are worth their time
 MOST = 1 << 26  # elements of a transformed image: beyond, memory is worth more
@@ -42,15 +42,11 @@ class Tiles:
         return (self.count, *self.across, self.images)
 
 
-def _run(one, *tensors) -> None:
-    launch(one.program, tensors, one.params, one.grid)
-
-
 def _spread(x, channels: int, tiles: Tiles, padding, kind: str = "image"):
     """[16, channels, tiles] of an image, or of a gradient."""
     out = T.empty((16, channels, tiles.count), torch.float32)
     words = (*tiles.words, *x.shape[2:], x.storage_offset(), *x.stride(), *padding)
-    _run(step(kind, T.dtype_of(x), channels * tiles.count, words, caps()), x, out)
+    launch(step(kind, T.dtype_of(x), channels * tiles.count, words, caps()), x, out)
     return out
 
 
@@ -58,21 +54,17 @@ def _weights(weight, rows: int, k: int, s_m: int, s_k: int, flip: bool):
     """[16, k, rows]"""
     out = T.empty((16, k, rows), torch.float32)
     words = (rows, weight.storage_offset(), s_m, s_k)
-    _run(step("weight", T.dtype_of(weight), rows * k, words, caps(), flip), weight, out)
+    launch(step("weight", T.dtype_of(weight), rows * k, words, caps(), flip), weight, out)
     return out
 
 
 def _product(mode: str, m: int, n: int, k: int, a, b):
     """Sixteen products: [16, m, n]; "image" of [16, k, m] and [16, k, n], "weight" of [16, m, k] and [16, n, k]."""
-    key = ("winograd", mode, m, n, k)
-    call = plans.get(key)
-    if call is None:
-        f32 = T.DTYPES[torch.float32]
-        (row_a, row_b), (col_a, col_b) = ((1, 1), (m, n)) if mode == "image" else ((k, k), (1, 1))
-        left, right = Matrix(f32, 0, row_a, col_a, 0, m * k), Matrix(f32, 0, row_b, col_b, 0, n * k)
-        product = Product(m, n, k, left, right, output(torch.float32, m, n, 16), inner=16)
-        call = remember(key, planned((16, m, n), product, torch.float32))
-    return run(call, a, b)
+    f32 = T.DTYPES[torch.float32]
+    (row_a, row_b), (col_a, col_b) = ((1, 1), (m, n)) if mode == "image" else ((k, k), (1, 1))
+    left, right = Matrix(f32, 0, row_a, col_a, 0, m * k), Matrix(f32, 0, row_b, col_b, 0, n * k)
+    product = Product(m, n, k, left, right, output(torch.float32, m, n, 16), inner=16)
+    return multiply((16, m, n), torch.float32, product, a, b)
 
 
 def _image(x, weight, s_m: int, s_k: int, flip: bool, bias, shape, padding):
@@ -86,7 +78,7 @@ def _image(x, weight, s_m: int, s_k: int, flip: bool, bias, shape, padding):
     words = (*tiles.words, *shape[2:], rows, *source)
     extra = () if bias is None else (bias.storage_offset(), bias.stride(0))
     back = step("out", T.dtype_of(x), rows * tiles.count, words, caps(), flip, extra)
-    _run(back, found, x, weight, *(() if bias is None else (bias,)), out)
+    launch(back, found, x, weight, *(() if bias is None else (bias,)), out)
     return out
 
 
@@ -105,5 +97,5 @@ def backward_weight(x, dy, shape, padding):
     gradient = _spread(dy, rows, tiles, (0, 0), "grad")
     found = _product("weight", rows, columns, tiles.count, gradient, _spread(x, columns, tiles, padding))
     out = T.empty(shape, x.dtype)
-    _run(step("back", T.dtype_of(x), rows * columns, (), caps()), found, out)
+    launch(step("back", T.dtype_of(x), rows * columns, (), caps()), found, out)
     return out

@@ -13,7 +13,7 @@ from wgpu.backends.wgpu_native.extras import set_instance_extras
 
 from .. import env
 from ..program import Caps
-from . import heaps
+from . import heaps, native  # noqa: F401  native first: it quickens what wgpu does
 
 # Discrete before integrated before software: a laptop's fast card is the one people mean.
 _ORDER = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "Unknown": 3, "CPU": 4}

@@ -17,7 +17,8 @@ def size_class(nbytes: int) -> int:
 
 
 class Block:
-    """A wgpu buffer. It lives in the pool or belongs to exactly one lease.
+    """A wgpu buffer. It lives in the pool or belongs to exactly one lease. One without a handle stands for memory in a
+    plan.
 
     `uid` is its place in the pool's list of blocks, and what the data pointers of its tensors encode. `capsule`,
     `name`, `words` and `meta` are the frontend's: the description from which the next tensor on it is made.

@@ -39,11 +39,13 @@ class Pool:
         self.bytes_reserved_peak = 0
         self.allocations = 0
         self.ooms = 0
+        self.adopted = 0  # blocks that stand for memory in plans
 
     @property
     def live(self) -> int:
         """Blocks that tensors hold."""
-        return len(self.blocks) - _FIRST - len(self.free_uids) - sum(map(len, self.free.values()))
+        pooled = sum(map(len, self.free.values()))
+        return len(self.blocks) - _FIRST - len(self.free_uids) - pooled - self.adopted
 
     @property
     def bytes_pooled(self) -> int:
@@ -123,7 +125,13 @@ class Pool:
             self.ooms += 1
             self.release_free()
             handle = self._within_limit(real)
-        block = Block(handle, real, 0, heap, self)
+        block = self.adopt(Block(handle, real, 0, heap, self))
+        self.bytes_reserved += real
+        self.bytes_reserved_peak = max(self.bytes_reserved_peak, self.bytes_reserved)
+        return block
+
+    def adopt(self, block: Block) -> Block:
+        """Gives a block a uid, under which it is found."""
         with self.lock:
             if self.free_uids:
                 block.uid = self.free_uids.pop()
@@ -131,8 +139,7 @@ class Pool:
             else:
                 block.uid = len(self.blocks)
                 self.blocks.append(block)
-        self.bytes_reserved += real
-        self.bytes_reserved_peak = max(self.bytes_reserved_peak, self.bytes_reserved)
+        self.adopted += block.handle is None
         return block
 
     def _larger(self, size: int) -> Block | None:

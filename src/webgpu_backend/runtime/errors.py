@@ -15,3 +15,15 @@ class BindingTooLarge(DeviceError):
 
 class DeviceLost(DeviceError):
     """The device is gone; nothing on it can be read again."""
+
+
+class NoBuffer(DeviceError):
+    """Something that is no buffer of the device was to be bound."""
+
+
+class Fault(DeviceError):
+    """A kernel reported a bad index; `words` are what it said."""
+
+    def __init__(self, words: tuple[int, ...]):
+        super().__init__(f"a kernel reported a bad index: {words}")
+        self.words = words

@@ -5,6 +5,9 @@ from functools import cached_property
 from threading import RLock
 from typing import Any
 
+from ..program import Caps
+
+on_caps: list = []  # called with the capabilities when they are known, and when they change
 _lock = RLock()
 _gpu: "Gpu | None" = None
 _forked = False
@@ -28,12 +31,25 @@ class Gpu:
         self.adapter: Any = choice.adapter
         self.reason = choice.reason
         self.name = adapters.adapter_name(self.adapter)
-        self.device, self.caps = adapters.create_device(self.adapter)
+        self.device, caps = adapters.create_device(self.adapter)
         handle = self.device._internal
-        limit = adapters.memory_limit(self.adapter, self.caps)
-        self.pool = Pool(handle, self.caps.max_buffer, self.caps.max_binding, limit)
-        self.pipelines = Pipelines(handle, self.caps)
-        self.queue = Queue(handle, self.device.queue._internal, self.caps, self.pool, self.pipelines)
+        limit = adapters.memory_limit(self.adapter, caps)
+        self.pool = Pool(handle, caps.max_buffer, caps.max_binding, limit)
+        self.pipelines = Pipelines(handle, caps)
+        self.queue = Queue(handle, self.device.queue._internal, caps, self.pool, self.pipelines)
+        self.caps = caps
+
+    @property
+    def caps(self) -> Caps:
+        """What kernels may rely on. Whoever changes it (a test of another adapter's kernels) changes what plans are
+        made of."""
+        return self._caps
+
+    @caps.setter
+    def caps(self, caps: Caps) -> None:
+        self._caps = self.queue.caps = caps
+        for listener in on_caps:
+            listener(caps)
 
     @cached_property
     def total_memory(self) -> int:

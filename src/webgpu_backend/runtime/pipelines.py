@@ -22,7 +22,7 @@ class Layout:
 
 
 class Pipeline:
-    __slots__ = ("handle", "layout", "groups", "immediate", "name", "program")
+    __slots__ = ("handle", "layout", "groups", "immediate", "name", "program", "guarded")
 
     def __init__(self, handle, layout: Layout, immediate: bool, program: Program):
         self.handle = handle
@@ -31,6 +31,7 @@ class Pipeline:
         self.immediate = immediate  # parameters as immediates; else in the uniform ring
         self.program = program
         self.name = program.name
+        self.guarded = program.guarded
 
 
 class Pipelines:
@@ -50,7 +51,8 @@ class Pipelines:
         return found
 
     def compile(self, program: Program) -> Pipeline:
-        layout = self.layout(program.access)
+        access = program.access + ("w" if program.guarded else "")
+        layout = self.layout(access)
         immediate = program.param_bytes <= self.caps.immediate_bytes
         module = self._module(program, self.source(program))
         entry, _keep1 = text(program.entry)
@@ -59,7 +61,7 @@ class Pipelines:
             "WGPUComputePipelineDescriptor *",
             {
                 "label": label,
-                "layout": self._pipeline_layout(program.access, program.param_bytes if immediate else -1),
+                "layout": self._pipeline_layout(access, program.param_bytes if immediate else -1),
                 "compute": {"module": module, "entryPoint": entry},
             },
         )

@@ -3,13 +3,14 @@
 import struct
 from threading import RLock
 from time import perf_counter
+from typing import NamedTuple
 
-from ..program import Caps, Dispatch, Program, Window
+from ..program import Caps, Program, Step, Window
 from . import faults, transfer
 from .blocks import Block
 from .buffers import USAGE, Pool
 from .clock import Clock
-from .errors import BindingTooLarge, DeviceError, DeviceLost
+from .errors import BindingTooLarge, DeviceError, DeviceLost, NoBuffer
 from .native import NULL, checked, classify, error_handler, ffi, lib, raise_interrupt, when_mapped
 from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
 
@@ -49,6 +50,14 @@ _MAP_READ, _MAPPED = lib.WGPUMapMode_Read, lib.WGPUMapAsyncStatus_Success
 _CHARS = ffi.typeof("char *")
 
 
+class Recorded(NamedTuple):
+    """A dispatch as it was encoded, for who watches the queue."""
+
+    step: Step
+    buffers: tuple
+    params: bytes
+
+
 class Queue:
     def __init__(self, device, queue, caps: Caps, pool: Pool, pipelines: Pipelines):
         self.device = device
@@ -81,7 +90,7 @@ class Queue:
         self.bytes_uploaded = 0
         self.bytes_read = 0
         self.copies = 0  # commands that are no dispatch
-        self.recording: list[Dispatch] | None = None
+        self.recording: list[Recorded] | None = None
         self.clock: Clock | None = None
         self.dead: str | None = None
         self._bind_groups_live = 0
@@ -96,21 +105,22 @@ class Queue:
         self._arena = None
         self._arena_used = 0
         self._staging: dict[int, object] = {}
-        self._faults: faults.Faults | None = None
+        self.watched = False  # a kernel that may report a bad index has been recorded since the last look
+        self._faults: Block | None = None
         self._transfer = transfer.Transfer(self)
         pool.on_release = self._forget
 
     # -- dispatches
 
-    def record(self, program: Program, buffers: tuple, params: bytes, grid: tuple[int, int, int]) -> None:
+    def record(self, step: Step, buffers: tuple, params: bytes) -> None:
         """Encodes one dispatch into the open batch. The caller has proved sizes, aliasing and limits."""
         with self.lock:
             try:
                 try:
-                    pipeline = self.compiled[program]
+                    pipeline = self.compiled[step.program]
                     group = pipeline.groups[buffers]
                 except KeyError:
-                    pipeline, group = self._prepare(program, buffers)
+                    pipeline, group = self._prepare(step.program, buffers)
                 encoder = self.pass_
                 if encoder is None:
                     encoder = self._begin()
@@ -126,11 +136,13 @@ class Queue:
                     else:
                         self._set_uniform(encoder, params)
                     self.bound_params = params
-                x, y, z = grid
+                x, y, z = step.grid
                 _dispatch(encoder, x, y, z)
                 self.used.append(buffers)
+                if pipeline.guarded:
+                    self.watched = True
                 if self.recording is not None:
-                    self.recording.append(Dispatch(program, buffers, params, grid))
+                    self.recording.append(Recorded(step, buffers, params))
                     if self.clock is not None:
                         self._end_pass()  # a pass of its own for each dispatch that is timed
                 self.count = count = self.count + 1
@@ -206,26 +218,17 @@ class Queue:
         self._ring_block = Block(self.pool.create_buffer(size, usage), size)
         self._ring_group = self._create_group(self.pipelines.params_layout, (Window(self._ring_block, 0, RING_SLOT),))
 
-    def record_guarded(self, program: Program, buffers: tuple, params: bytes, grid: tuple[int, int, int]) -> None:
-        """As record, for a kernel that reports bad indices: the fault words are its last binding."""
-        found = self._faults or self.fault_words()
-        self.record(program, (*buffers, found.block), params, grid)
-        # After the work: a wait on another thread in between leaves the words as they are for the next one.
-        found.watched = True
-
-    def fault_words(self) -> faults.Faults:
+    def fault_words(self) -> Block:
+        """What kernels report bad indices in."""
         if self._faults is None:
-            self._faults = faults.Faults(self.pool.create_buffer(256, USAGE))
+            self._faults = Block(self.pool.create_buffer(256, USAGE), 256)
         return self._faults
 
     def _bind(self, pipeline: Pipeline, buffers: tuple):
         limit = self.caps.max_binding
         for buffer in buffers:
-            if buffer is None:  # no block was found under a tensor
-                raise RuntimeError(
-                    "Expected all tensors to be on the same device, but found at least two devices, webgpu:0 and cpu! "
-                    f"({pipeline.name})"
-                )
+            if buffer is None:
+                raise NoBuffer(pipeline.name)
             if buffer.size > limit:
                 raise BindingTooLarge(
                     f"{pipeline.name}: a tensor of {buffer.size} bytes does not fit one binding "
@@ -233,7 +236,8 @@ class Queue:
                 )
         if self._bind_groups_live >= MAX_BIND_GROUPS:
             self._drop_groups(lambda key: True)
-        group = pipeline.groups[buffers] = self._create_group(pipeline.layout.handle, buffers)
+        bound = (*buffers, self.fault_words()) if pipeline.guarded else buffers
+        group = pipeline.groups[buffers] = self._create_group(pipeline.layout.handle, bound)
         self._bind_groups_live += 1
         self.bind_groups_created += 1
         return group
@@ -247,6 +251,8 @@ class Queue:
             if type(buffer) is Window:
                 entry.offset = buffer.offset
                 buffer = buffer.block
+            if buffer.handle is None:
+                raise NoBuffer("a buffer of a plan in the making was used outside it")
             entry.buffer = buffer.handle
         descriptor = ffi.new(
             "WGPUBindGroupDescriptor *", {"layout": layout, "entryCount": len(buffers), "entries": entries}
@@ -318,8 +324,8 @@ class Queue:
 
     def synchronize(self) -> None:
         with self.lock:
-            if self._faults is not None and self._faults.watched:
-                self._read_chunk(self._faults.block, 0, ffi.new("char[]", faults.BYTES), faults.BYTES)
+            if self.watched:
+                self._read_chunk(self._faults, 0, ffi.new("char[]", faults.BYTES), faults.BYTES)
                 return
             self.flush()
             self._wait()
@@ -409,15 +415,14 @@ class Queue:
 
     def _read_chunk(self, block: Block, offset: int, target, nbytes: int) -> None:
         size = end = (nbytes + 3) & ~3
-        watched = self._faults is not None and self._faults.watched
+        watched = self.watched
         if watched:
             end += faults.BYTES
         wanted, staging = self._staging_for(end)
         encoder = self._open_encoder()
         lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, block.handle, offset, staging, 0, size)
         if watched:
-            handle = self._faults.block.handle
-            lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, handle, 0, staging, size, faults.BYTES)
+            lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, self._faults.handle, 0, staging, size, faults.BYTES)
         self._submit()
         status = self._status
         status[0] = 0
@@ -439,10 +444,10 @@ class Queue:
         lib.wgpuBufferUnmap(staging)
         self._staging[wanted] = staging
         if watched:
-            self._faults.watched = False
+            self.watched = False
         if words[0]:
-            self.clear(self._faults.block, 0, faults.BYTES)
-            raise faults.error(words)
+            self.clear(self._faults, 0, faults.BYTES)
+            raise faults.raised(words)
 
     def _staging_for(self, size: int):
         """A size class and a buffer of it, which is the reader's until it is unmapped again: a wait may be interrupted,

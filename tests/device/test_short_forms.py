@@ -1,13 +1,12 @@
-"""Repeated calls take short ways: what was planned for one call must not be taken for another that only looks alike."""
+"""Calls by short forms: what was planned for one call must not be taken for another that only looks alike."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
+from _adapter import adapter_of, recorded  # noqa: F401
 
 from webgpu_backend.kernels import pointwise
-from webgpu_backend.runtime.gpu import gpu
 
 D = "webgpu"
 
@@ -174,21 +173,19 @@ WALKED = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.int8])
 @pytest.mark.parametrize("name", WALKED)
-def test_much_memory_is_walked_both_ways(monkeypatch, name, dtype):
+def test_much_memory_is_walked_both_ways(monkeypatch, adapter_of, name, dtype):  # noqa: F811
     """As a GPU does from TURNED bytes on; every element is met in either direction."""
-    monkeypatch.setattr(gpu(), "caps", replace(gpu().caps, kind="gpu"))
+    adapter_of(kind="gpu")
     monkeypatch.setattr(pointwise, "TURNED", 1)
-    queue, f = gpu().queue, WALKED[name]
+    f = WALKED[name]
     for n in (1, 2051, 9001, 70_003):  # with every dtype some last group is short
         a, b = torch.randint(-9, 9, (n,)).to(dtype), torch.randint(-9, 9, (n,)).to(dtype)
         x, y, want = a.to(D), b.to(D), f(a, b)
         ways = set()
         for _ in range(3):
-            with queue.lock:
-                monkeypatch.setattr(queue, "recording", [])
-                got = f(x, y)
-                steps = queue.recording
-                monkeypatch.setattr(queue, "recording", None)
+            made = []
+            steps = recorded(lambda x=x, y=y, made=made: made.append(f(x, y)))
             ways.add(tuple([s.params for s in steps]))
+            (got,) = made
             assert got.dtype == want.dtype and torch.equal(got.cpu(), want), n
         assert len(ways) == 2 or n == 1 or len(steps) % 2 == 0, n

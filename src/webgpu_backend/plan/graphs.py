@@ -1,0 +1,41 @@
+"""Graphs: functions of many operators, whose steps are planned together and fused."""
+
+from collections.abc import Callable
+
+from ..kernels.fuse import fuse
+from ..runtime.errors import BindingTooLarge
+from .operator import Operator, identify
+from .run import Stale, execute
+
+_MOST = 64  # plans of one graph, which may have a thousand steps each
+_FEW = 8  # so many are made of it at first sight, others when their sizes come again
+
+
+def planned_graph(function: Callable) -> Callable:
+    """The function of a graph, whose arguments may be written. They get a new version then."""
+    graph = Operator("graph", function, writes=True, graph=fuse)
+    plans, seen = graph.plans, set()
+
+    def call(*args):
+        key, tensors, bound, draws = identify(args, graph=True)
+        key = tuple(key)
+        plan = plans.get(key)
+        if plan is not None and None not in bound and len(set(bound)) == len(bound):
+            # What lies behind an argument in its storage says how its end may be written.
+            if not plan.written or [bound[i].nbytes for i in plan.written] == list(plan.ends):
+                try:
+                    return execute(plan, bound[:], tensors, b"", draws)
+                except (BindingTooLarge, Stale):
+                    return graph.large(key, tensors, bound, args, {})
+        if plan is not None and plan.written:
+            key = (*key, *[bound[i].nbytes for i in plan.written])
+        if len(plans) >= _FEW and key not in seen and key not in plans:  # sizes that are new each time are not planned
+            seen.add(key)
+            return function(*args)
+        if len(plans) >= _MOST:
+            plans.clear()
+            seen.clear()
+        return graph.miss(key, tensors, bound, args, {})
+
+    call.operator = graph
+    return call

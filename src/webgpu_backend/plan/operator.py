@@ -1,0 +1,171 @@
+"""Operators: a function over tensors, planned at the first call with given metadata and run from its plan at the
+others."""
+
+from collections.abc import Callable
+from functools import wraps
+
+import torch
+
+from .. import tensor as T
+from ..dtypes import Unsupported
+from ..program import Plan
+from ..runtime.errors import BindingTooLarge
+from . import run
+from .cache import cache
+from .draws import Draw, PlannedDraw
+from .outline import plan_of
+from .run import Stale, execute
+
+UID_BITS = T.UID_BITS
+_OFFSET = (1 << UID_BITS) - 1  # the part of a data pointer that is bytes from its block's start
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+_DRAWS = (Draw, PlannedDraw)
+_MOST_UNPLANNED = 4096
+
+
+class Operator:
+    """A function that is planned. `direct` calls it as it is written, for what cannot be planned; it may have other
+    ways to go where the function refuses. `writes`: it changes arguments. `graph`: it is many operators, whose steps
+    that function makes fewer.
+    """
+
+    def __init__(self, name: str, function: Callable, writes: bool = False, direct=None, graph=None):
+        self.name = name
+        self.function = function
+        self.writes = writes
+        self.call = direct or function
+        self.graph = graph
+        self.plans = cache.table(name)
+        self.form: Callable | None = None  # what torch calls
+        self._unplanned = cache.marks()  # keys of calls that run as written
+
+    def direct(self, args: tuple, kwargs: dict):
+        """The function as it is written."""
+        return self.call(*args, **kwargs)
+
+    # -- what a short form hands over
+
+    odd = traced = direct
+
+    def resolved(self, args: tuple, kwargs: dict):
+        """Conjugated and negated views as tensors of their own."""
+        plain = [a.resolve_conj().resolve_neg() if isinstance(a, _Tensor) else a for a in args]
+        return self.form(*plain, **kwargs)
+
+    def miss(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
+        """A call without a plan, or one of whose tensors no block was found."""
+        if run.planning_here() is not None:
+            return self.direct(args, kwargs)
+        for tensor, block in zip(tensors, bound):
+            if block is None and tensor is not None and (tensor.device.type != T.NAME or tensor.numel()):
+                return self.direct(args, kwargs)
+        if self.writes:
+            key = _with_aliases(key, bound)
+        plan = self.plans.get(key) or self._planned(key, tensors, bound, args, kwargs)
+        if plan is None:
+            return self.direct(args, kwargs)
+        try:
+            return self._execute(plan, tensors, bound, args)
+        except (BindingTooLarge, Stale):
+            return self.large(key, tensors, bound, args, kwargs)
+
+    def large(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
+        """A tensor that no single binding holds: a plan for buffers of just these sizes."""
+        if run.planning_here() is not None:
+            return self.direct(args, kwargs)
+        self.plans.pop(key, None)  # perhaps a constant is gone
+        key = (*key, *[None if block is None else block.size for block in bound])
+        plan = self.plans.get(key) or self._planned(key, tensors, bound, args, kwargs)
+        try:
+            return self.direct(args, kwargs) if plan is None else self._execute(plan, tensors, bound, args)
+        except Stale:
+            self.plans.pop(key, None)
+            return self.direct(args, kwargs)
+
+    def _planned(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict) -> Plan | None:
+        """A plan, kept for later calls; None where there can be none."""
+        if key in self._unplanned:
+            return None
+        try:
+            plan, lasting = plan_of(self.function, args, kwargs, tensors, bound, self.writes, self.graph)
+        except (T.Unplannable, Unsupported, BindingTooLarge):
+            if len(self._unplanned) >= _MOST_UNPLANNED:
+                self._unplanned.clear()
+            self._unplanned.add(key)
+            return None
+        if plan.written and not self.writes:
+            raise RuntimeError(f"webgpu: {self.name} writes to an argument that its entry does not name")
+        if lasting:
+            cache.keep(self.plans, key, plan)
+        return plan
+
+    def _execute(self, plan: Plan, tensors: list, bound: list, args: tuple):
+        return execute(plan, bound[:], tensors, b"", [a for a in args if a.__class__ in _DRAWS])
+
+
+def _with_aliases(key: tuple, bound: list) -> tuple:
+    """Which arguments share a buffer decides what is bound."""
+    some = [b for b in bound if b is not None]
+    return key if len(set(some)) == len(some) else (*key, tuple([None if b is None else bound.index(b) for b in bound]))
+
+
+def planned(function: Callable | None = None, writes: bool = False) -> Callable:
+    """Decorates a function over tensors that is no operator of torch's. Its arguments come without names: tensors,
+    lists of them, numbers, draws of random streams."""
+    if function is None:
+        return lambda function: planned(function, writes)
+    operator = Operator(function.__qualname__, function, writes)
+    plans = operator.plans
+
+    @wraps(function)
+    def call(*args):
+        key, tensors, bound, draws = identify(args)
+        if writes:
+            key += [None if block is None else block.nbytes for block in bound]
+        key = tuple(key)
+        plan = plans.get(key)
+        if plan is None or None in bound or (writes and len(set(bound)) < len(bound)):
+            return operator.miss(key, tensors, bound, args, {})
+        try:
+            return execute(plan, bound[:], tensors, b"", draws)
+        except (BindingTooLarge, Stale):
+            return operator.large(key, tensors, bound, args, {})
+
+    call.operator = operator
+    return call
+
+
+def identify(args: tuple, graph: bool = False) -> tuple[list, list, list, list]:
+    """What a plan depends on of these arguments, their tensors, the blocks under them, and their random draws. Of a
+    `graph`'s parameters only the place counts: whoever calls it has compared their sizes and strides."""
+    key, tensors, bound, draws = [], [], [], []
+    blocks = run.blocks
+    for a in args:
+        kind = a.__class__
+        if isinstance(a, _Tensor):
+            place = a.data_ptr()
+            tensors.append(a)
+            bound.append(blocks[place >> UID_BITS])
+            if graph and kind is _Parameter and bound[-1] is not None:
+                key.append(place & _OFFSET)
+                continue
+            key += (a.dtype, a.shape, a.stride(), a.storage_offset())
+            if a.is_neg() or a.is_conj():
+                key.append((a.is_neg(), a.is_conj()))
+        elif kind is list or kind is tuple:
+            if any([isinstance(t, _Tensor) for t in a]):
+                some = [t for t in a if t is not None]
+                tensors += some
+                bound += [blocks[t.data_ptr() >> UID_BITS] for t in some]
+                key += [None if t is None else (t.dtype, t.shape, t.stride(), t.storage_offset()) for t in a]
+                key.append(len(a))
+            else:
+                key.append(tuple(a))
+        elif kind is float:
+            key += (float, a or str(a))
+        elif kind in _DRAWS:
+            key.append(Draw)
+            draws.append(a)
+        else:
+            key.append(a)
+    return key, tensors, bound, draws
