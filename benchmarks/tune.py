@@ -15,8 +15,8 @@ from dataclasses import replace
 import torch
 
 import webgpu_backend  # noqa: F401
-from webgpu_backend.kernels import tiles
-from webgpu_backend.kernels.tiles import Tile, Tuning
+from webgpu_backend.kernels.matmul import tiles
+from webgpu_backend.kernels.matmul.matmul.tiles import Tile, Tuning
 from webgpu_backend.plan import cache, caps
 from webgpu_backend.runtime.gpu import gpu
 

@@ -12,7 +12,7 @@ if find_spec("webgpu_backend") is None:
 import pytest  # noqa: E402
 
 import webgpu_backend  # noqa: E402
-from webgpu_backend.frontend import fallback  # noqa: E402
+from webgpu_backend.frontend.dispatch.registration import fallback  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from . import __version__, env
-from .frontend.tiers import tiers
+from .frontend.dispatch.tiers import tiers
 from .runtime import adapters
 from .runtime.gpu import gpu
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import wgpu
 
-FOLDER = Path(__file__).parents[2] / "src" / "webgpu_backend" / "kernels" / "wgsl"
+FOLDER = Path(__file__).parents[2] / "src" / "webgpu_backend" / "kernels" / "lib"
 FUNCTION = re.compile(r"^fn (\w+)\(.*?^}\n", re.M | re.S)
 CONSTANT = re.compile(r"^const (\w+)\b[^;]*;", re.M)
 WORD = re.compile(r"\b[A-Za-z_]\w*\b")

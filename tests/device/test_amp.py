@@ -65,7 +65,7 @@ def test_nested_and_disabled():
 
 def test_a_weight_is_cast_once():
     weight = nn.Parameter(torch.ones(2, 2, device=D))
-    from webgpu_backend.frontend import autocast
+    from webgpu_backend.frontend.dispatch import autocast
 
     with torch.autocast(D, dtype=torch.float16):
         x = torch.ones(1, 2, device=D)

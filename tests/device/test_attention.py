@@ -7,9 +7,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import webgpu_backend
-from webgpu_backend.kernels import attention as kernels
-from webgpu_backend.kernels import attention_half as half
-from webgpu_backend.ops import attention
+from webgpu_backend.kernels.attention import halves as half
+from webgpu_backend.kernels.attention import single as kernels
+from webgpu_backend.ops.attention import sdpa as attention
 from webgpu_backend.plan import cache, caps
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import webgpu_backend
-from webgpu_backend.frontend import compiled as compiled_backend
-from webgpu_backend.ops import attention
+from webgpu_backend.frontend.graphs import compile as compiled_backend
+from webgpu_backend.ops.attention import sdpa as attention
 from webgpu_backend.ops.table import POINTWISE
 from webgpu_backend.plan.graphs import planned_graph
 

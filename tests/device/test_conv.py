@@ -8,10 +8,10 @@ import torch
 from _adapter import adapter_of, kernels_of  # noqa: F401
 from torch.nn import functional as F
 
-from webgpu_backend.kernels import conv as conv_kernels
-from webgpu_backend.kernels import conv_few as few_kernels
-from webgpu_backend.kernels import tiles
-from webgpu_backend.ops import winograd
+from webgpu_backend.kernels.conv import by_tables as conv_kernels
+from webgpu_backend.kernels.conv import few_outputs as few_kernels
+from webgpu_backend.kernels.matmul import tiles
+from webgpu_backend.ops.conv import winograd
 
 TOLERANCE = {torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
 # function, input, weight, options

@@ -4,7 +4,7 @@ import pytest
 import torch
 from _close import adapter_class, adapter_of, close, gradients  # noqa: F401
 
-from webgpu_backend.kernels import fft as kernels
+from webgpu_backend.kernels.fft import fft as kernels
 
 LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 32, 48, 17, 22, 30, 37, 64, 97, 101, 169, 210, 1000, 1009, 1024, 4096, 10007]
 GENERATOR = torch.Generator().manual_seed(13)

@@ -5,7 +5,7 @@ import torch
 from _adapter import adapter_of  # noqa: F401
 
 import webgpu_backend
-from webgpu_backend.ops.lists import Lists
+from webgpu_backend.ops.lists.elementwise import Lists
 from webgpu_backend.plan import caps
 
 D = "webgpu"

@@ -12,7 +12,7 @@ import pytest
 import torch
 import wgpu
 
-LIBRARY = Path(__file__).parents[2] / "src/webgpu_backend/kernels/wgsl/math_f32.wgsl"
+LIBRARY = Path(__file__).parents[2] / "src/webgpu_backend/kernels/lib/math_f32.wgsl"
 ITEM = re.compile(r"^(?:fn (f32_\w+)\((.*?)\) -> (\w+(?:<f32>)?) \{\n.*?^\}|const (F32_\w+)[^;]*;)$", re.M | re.S)
 WORDS = re.compile(r"\b[fF]32_\w+")
 

@@ -7,7 +7,7 @@ import torch
 from _adapter import adapter_of, kernels_of  # noqa: F401
 
 from webgpu_backend import stats
-from webgpu_backend.kernels import tiles
+from webgpu_backend.kernels.matmul import tiles
 from webgpu_backend.plan import cache, caps
 
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]

@@ -4,7 +4,8 @@ import pytest
 import torch
 from _adapter import adapter_of, kernels_of  # noqa: F401
 
-from webgpu_backend.kernels import matmul_half, tiles
+from webgpu_backend.kernels.matmul import halves as matmul_half
+from webgpu_backend.kernels.matmul import tiles
 from webgpu_backend.plan import caps
 
 DTYPES = [torch.float16, torch.bfloat16]

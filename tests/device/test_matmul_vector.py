@@ -4,7 +4,7 @@ import pytest
 import torch
 from _adapter import adapter_of, kernels_of  # noqa: F401
 
-from webgpu_backend.kernels import matmul_vector
+from webgpu_backend.kernels.matmul import few_rows as matmul_vector
 from webgpu_backend.plan import caps
 
 F = torch.nn.functional

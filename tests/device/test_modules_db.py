@@ -15,7 +15,7 @@ from torch.testing._internal.common_modules import module_db, modules
 from torch.testing._internal.common_utils import TestCase
 
 from benchmarks.modulecheck import check
-from webgpu_backend.frontend import fallback
+from webgpu_backend.frontend.dispatch import fallback
 
 SAMPLES = int(os.environ.get("WEBGPU_TEST_SAMPLES", "3"))
 

@@ -18,7 +18,7 @@ from torch.testing._internal.common_utils import TestCase
 
 from benchmarks.opcheck import check, database
 from tests import gaps
-from webgpu_backend.frontend import fallback
+from webgpu_backend.frontend.dispatch import fallback
 
 SAMPLES = int(os.environ.get("WEBGPU_TEST_SAMPLES", "2"))
 

@@ -9,7 +9,7 @@ from torch.testing._internal.common_optimizers import optim_db, optims
 from torch.testing._internal.common_utils import TestCase
 
 from benchmarks.optimcheck import check
-from webgpu_backend.frontend import fallback
+from webgpu_backend.frontend.dispatch import fallback
 
 
 class TestOptimizers(TestCase):

@@ -8,7 +8,7 @@ from _compare import MOVED, same, same_gradient, values
 
 import webgpu_backend
 from tests.device._both import both
-from webgpu_backend.ops import shape
+from webgpu_backend.ops.shape import rearrange as shape
 from webgpu_backend.plan import caps
 
 DEVICE = "webgpu"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from _adapter import adapter_of, recorded  # noqa: F401
 
-from webgpu_backend.kernels import pointwise
+from webgpu_backend.kernels.pointwise import elementwise as pointwise
 
 D = "webgpu"
 

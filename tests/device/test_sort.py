@@ -6,8 +6,8 @@ import pytest
 import torch
 from _close import adapter_class, adapter_of, close  # noqa: F401
 
-from webgpu_backend.kernels import sort as kernels
-from webgpu_backend.ops import sort as operators
+from webgpu_backend.kernels.sort import sort as kernels
+from webgpu_backend.ops.sort import sort as operators
 from webgpu_backend.runtime.gpu import gpu
 
 SHAPES = [((1,), 0), ((7,), -1), ((3, 9), 0), ((40, 65), 1), ((2, 300, 5), 1), ((2, 3000), 1), ((20001,), 0)]

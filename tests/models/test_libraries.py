@@ -13,7 +13,7 @@ peft = pytest.importorskip("peft")
 accelerate = pytest.importorskip("accelerate")
 
 from tests.models import _zoo  # noqa: E402
-from webgpu_backend.frontend import packages  # noqa: E402
+from webgpu_backend.frontend.integrations import packages  # noqa: E402
 
 D = "webgpu"
 

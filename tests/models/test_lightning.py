@@ -6,7 +6,7 @@ from torch import nn
 
 lightning = pytest.importorskip("lightning.pytorch")
 
-from webgpu_backend.frontend import packages  # noqa: E402
+from webgpu_backend.frontend.integrations import packages  # noqa: E402
 
 D = "webgpu"
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("quiet")]

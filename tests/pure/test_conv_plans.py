@@ -3,8 +3,8 @@
 import pytest
 
 from webgpu_backend.dtypes import FLOAT16, FLOAT32
-from webgpu_backend.kernels import conv
-from webgpu_backend.kernels.product import Matrix
+from webgpu_backend.kernels.conv import by_tables as conv
+from webgpu_backend.kernels.matmul.product import Matrix
 from webgpu_backend.program import Caps
 
 BIG = Caps("gpu", True, True, True, True, 256, 2**31 - 4, 2**32, 32, 48 << 10, 1024)

@@ -3,7 +3,7 @@
 import pytest
 
 from webgpu_backend.dtypes import Unsupported
-from webgpu_backend.kernels.expression import Emitter, convert, literal
+from webgpu_backend.kernels.text.expression import Emitter, convert, literal
 
 
 def emit(source: str, result: str = "f32", **names: str) -> str:

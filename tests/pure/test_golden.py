@@ -10,7 +10,7 @@ import pytest
 
 from webgpu_backend import dtypes
 from webgpu_backend.kernels.layout import View, contiguous_strides
-from webgpu_backend.kernels.pointwise import Spec, plan
+from webgpu_backend.kernels.pointwise.elementwise import Spec, plan
 from webgpu_backend.program import Caps
 
 FOLDER = Path(__file__).parent / "golden"

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from webgpu_backend.kernels import matmul_vector
+from webgpu_backend.kernels.matmul import few_rows as matmul_vector
 from webgpu_backend.program import Caps
 
 BIG = Caps("gpu", True, True, True, True, 256, 1 << 31, 1 << 32, 32, 48 << 10, 1024)

@@ -7,8 +7,8 @@ import torch
 
 import webgpu_backend  # noqa: F401  (fills the table)
 from webgpu_backend.dtypes import Unsupported
-from webgpu_backend.frontend.dispatch import loses_gradient, overloads_of
-from webgpu_backend.kernels.expression import Emitter
+from webgpu_backend.frontend.dispatch.registration import loses_gradient, overloads_of
+from webgpu_backend.kernels.text.expression import Emitter
 from webgpu_backend.ops.table import CHOICES, CUSTOM, ENTRIES, POINTWISE
 
 CARRIERS = ("f32", "i32", "u32", "bool", "n64", "i64", "c64", "f64")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from webgpu_backend import env
-from webgpu_backend.kernels import tiles
+from webgpu_backend.kernels.matmul import tiles
 from webgpu_backend.program import Caps
 
 BIG = Caps("gpu", True, True, True, True, 256, 1 << 31, 1 << 32, 32, 48 << 10, 1024)

@@ -7,15 +7,17 @@ import pkgutil
 def install() -> None:
     """Registers the device and the operator table. Touches no adapter: that waits for the first tensor."""
     from .. import ops
-    from . import device, dispatch, distributed, doubles, optimizers, packages, views
+    from .device import module, storage
+    from .dispatch import registration
+    from .integrations import distributed, float64, optimizers, packages
 
-    for module in pkgutil.iter_modules(ops.__path__):
-        importlib.import_module(f"{ops.__name__}.{module.name}")
-    device.register()
-    views.patch_storage()
-    views.patch_dlpack()
-    doubles.patch()
+    for found in pkgutil.walk_packages(ops.__path__, f"{ops.__name__}."):
+        importlib.import_module(found.name)
+    module.register()
+    storage.patch_storage()
+    storage.patch_dlpack()
+    float64.patch()
     optimizers.patch()
     packages.patch()
-    dispatch.register()
+    registration.register()
     distributed.register()

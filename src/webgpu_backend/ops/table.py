@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..kernels.pointwise import Spec
+from ..kernels.pointwise.elementwise import Spec
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..kernels.fuse import fuse
+from ..kernels.pointwise.fuse import fuse
 from ..runtime.errors import BindingTooLarge
 from .operator import Operator, identify
 from .run import Stale, execute

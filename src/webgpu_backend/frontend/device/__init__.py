@@ -1,0 +1,1 @@
+"""`torch.webgpu`: the device, its memory, streams, generators, profiler and shaders."""

@@ -1,0 +1,1 @@
+"""The table registered with torch, and what happens where it has no kernel."""

@@ -1,0 +1,150 @@
+"""Autocast: which operators run in the lower precision, which in float32, which in the widest of their inputs.
+
+The lists are torch's own (`ATen/autocast_mode.h`), which its C++ backends get from macros.
+"""
+
+import weakref
+
+import torch
+
+from ... import tensor as T
+
+aten = torch.ops.aten
+_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+_Exclude = torch._C._ExcludeDispatchKeyGuard
+
+LOWER = """
+    _convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
+    conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm
+    bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell
+    rnn_relu_cell scaled_dot_product_attention
+""".split()
+FLOAT32 = """
+    acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor
+    pow.Scalar softplus layer_norm native_layer_norm rms_norm group_norm frobenius_norm.dim nuclear_norm
+    nuclear_norm.dim cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss
+    kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss
+    triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp
+    upsample_nearest1d _upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d
+    _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d
+    upsample_bicubic2d _upsample_bicubic2d_aa
+""".split()
+FLOAT32_RESULT = """
+    prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm linalg_matrix_norm
+    linalg_matrix_norm.str_ord sum sum.dim_IntList
+""".split()
+WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add".split()
+_BANNED = (
+    "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+    "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
+    "In this case, combine the two layers using torch.nn.functional.binary_cross_entropy_with_logits\n"
+    "or torch.nn.BCEWithLogitsLoss. binary_cross_entropy_with_logits and BCEWithLogits are\n"
+    "safe to autocast."
+)
+
+
+def _eligible(x) -> bool:
+    return (
+        isinstance(x, torch.Tensor) and x.device.type == T.NAME and x.is_floating_point() and x.dtype != torch.float64
+    )
+
+
+# A weight is cast once for all uses inside the outermost autocast, as torch does.
+_cache: dict[tuple, tuple] = {}
+
+
+def _cast(x, dtype: torch.dtype):
+    if isinstance(x, (list, tuple)):
+        return [_cast(i, dtype) for i in x]
+    if not _eligible(x) or x.dtype == dtype:
+        return x
+    leaf = x.dtype == torch.float32 and x.requires_grad and x.is_leaf and not x._is_view()
+    if not (leaf and torch.is_autocast_cache_enabled()):
+        return x.to(dtype)
+    key = (id(x), dtype, torch.is_grad_enabled())
+    found = _cache.get(key)
+    if found is not None and found[0]() is x and found[1] == x._version:
+        return found[2]
+    result = x.to(dtype)
+    _cache[key] = (weakref.ref(x), x._version, result)
+    return result
+
+
+def _clear(original):
+    def clear_autocast_cache():
+        _cache.clear()
+        original()
+
+    return clear_autocast_cache
+
+
+def _call(overload, args, kwargs, dtype):
+    with _Exclude(_KEYS):
+        if dtype is not None:
+            args = [_cast(x, dtype) for x in args]
+            kwargs = {k: _cast(x, dtype) for k, x in kwargs.items()}
+        return overload(*args, **kwargs)
+
+
+def _lower(overload):
+    return lambda *args, **kwargs: _call(overload, args, kwargs, torch.get_autocast_dtype(T.NAME))
+
+
+def _float32(overload):
+    return lambda *args, **kwargs: _call(overload, args, kwargs, torch.float32)
+
+
+def _float32_result(overload):
+    """Asks for a float32 result where the caller named no dtype; the inputs stay as they are."""
+    place = [a.name for a in overload._schema.arguments].index("dtype")
+
+    def kernel(*args, **kwargs):
+        named = args[place] if len(args) > place else kwargs.get("dtype")
+        if _eligible(args[0]) and named is None:
+            args = args[:place]
+            kwargs["dtype"] = torch.float32
+            if not overload._schema.arguments[place].kwarg_only and len(args) == place:
+                args = (*args, kwargs.pop("dtype"))
+        return _call(overload, args, kwargs, None)
+
+    return kernel
+
+
+def _widest(overload):
+    def kernel(*args, **kwargs):
+        dtype = torch.get_autocast_dtype(T.NAME)
+        for x in (*args, *kwargs.values()):
+            for each in x if isinstance(x, (list, tuple)) else (x,):
+                if _eligible(each) and each.dtype == torch.float32:
+                    dtype = torch.float32
+        return _call(overload, args, kwargs, dtype)
+
+    return kernel
+
+
+def _norm(self, p=2):
+    dtype = torch.float32 if _eligible(self) else self.dtype
+    return _call(aten.norm.ScalarOpt_dtype, (self, p), {"dtype": dtype}, None)
+
+
+def _norm_dim(self, p, dim, keepdim=False):
+    dtype = torch.float32 if _eligible(self) else self.dtype
+    return _call(aten.norm.ScalarOpt_dim_dtype, (self, p, dim, keepdim), {"dtype": dtype}, None)
+
+
+def _banned(*args, **kwargs):
+    raise RuntimeError(_BANNED)
+
+
+def register(library: torch.library.Library) -> None:
+    for names, policy in ((LOWER, _lower), (FLOAT32, _float32), (FLOAT32_RESULT, _float32_result), (WIDEST, _widest)):
+        for name in names:
+            base, _, overload = name.partition(".")
+            packet = getattr(aten, base, None)
+            found = getattr(packet, overload or "default", None) if packet is not None else None
+            if found is not None:  # a torch without it does not need it
+                library.impl(found, policy(found), "AutocastPrivateUse1")
+    library.impl(aten.norm.Scalar, _norm, "AutocastPrivateUse1")
+    library.impl(aten.norm.ScalarOpt_dim, _norm_dim, "AutocastPrivateUse1")
+    library.impl(aten.binary_cross_entropy.default, _banned, "AutocastPrivateUse1")
+    torch.clear_autocast_cache = _clear(torch.clear_autocast_cache)

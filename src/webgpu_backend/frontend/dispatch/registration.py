@@ -1,0 +1,329 @@
+"""Registers the table with torch: functional, in-place and out= overloads are read from the aten schemas."""
+
+import re
+from dataclasses import replace
+from functools import partial, wraps
+
+import torch
+from torch.autograd import forward_ad
+
+from ...dtypes import Unsupported
+from ...ops.pointwise.elementwise import Calls, Elementwise, runner
+from ...ops.table import CHOICES, CUSTOM, POINTWISE, TRACED, Choice, Custom, Pointwise
+from ...plan import Operator, cache
+from ...plan.forms import pattern_of, short_form
+from ...runtime.errors import BindingTooLarge
+from ..graphs import compile as compiled
+from ..oversize import pieces, sorts  # noqa: F401  the rules register themselves
+from ..oversize import rules as oversize
+from . import autocast, fallback, sparse
+
+aten = torch.ops.aten
+_libraries: list[torch.library.Library] = []
+
+
+def register() -> None:
+    library = torch.library.Library("aten", "IMPL")
+    rest = torch.library.Library("_", "IMPL")
+    _libraries.extend((library, rest))
+    for entry in POINTWISE.values():
+        register_pointwise(library, entry)
+    for choice in CHOICES:
+        register_choice(library, choice)
+    for entry in CUSTOM.values():
+        register_custom(library, entry)
+    rest.fallback(fallback.boxed, "PrivateUse1")
+    rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    autocast.register(library)
+    for key, kind in (
+        ("SparsePrivateUse1", "sparse"),
+        ("SparseCsrPrivateUse1", "compressed sparse"),
+        ("NestedTensorPrivateUse1", "nested (strided layout)"),
+    ):
+        rest.fallback(_refused(kind), key)
+    sparse.register(library)
+    _patch_forward_mode()
+    _patch_world()
+    # The DataLoader pins what it loads; memory that a driver has pinned is nothing WebGPU offers, a copy is.
+    library.impl("_pin_memory", lambda self, device=None: self.clone(), "CPU")
+    # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
+    for key in ("Conjugate", "Negative"):
+        for name in ("_copy_from", "_copy_from_and_resize"):
+            library.impl(name, torch.library.fallthrough_kernel, key)
+
+
+def _patch_world() -> None:
+    """Plans depend on two settings that no call shows: where they change, the plans in use change."""
+    for name, fact in (
+        ("_set_default_dtype", "default_dtype"),
+        ("_set_deterministic_algorithms", "deterministic"),
+        ("_set_deterministic_fill_uninitialized_memory", "filled"),
+    ):
+        setattr(torch._C, name, _told(getattr(torch._C, name), fact))
+    cache.change(
+        default_dtype=torch.get_default_dtype(),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        filled=torch.utils.deterministic.fill_uninitialized_memory,
+    )
+
+
+def _told(setter, fact: str):
+    @wraps(setter)
+    def set_(value, *rest, **named):
+        setter(value, *rest, **named)
+        cache.change(**{fact: value})
+
+    return set_
+
+
+def _patch_forward_mode() -> None:
+    """While tangents are carried along, linear is torch's composite: its own formula has none."""
+    enter, leave = forward_ad.enter_dual_level, forward_ad.exit_dual_level
+    registered: list[torch.library.Library] = []
+
+    @wraps(enter)
+    def enter_dual_level():
+        level = enter()
+        if not registered:
+            registered.append(torch.library.Library("aten", "IMPL"))
+            registered[0].impl("linear", aten.linear.default.decompose, "AutogradPrivateUse1")
+        return level
+
+    @wraps(leave)
+    def exit_dual_level(*, level=None):
+        leave(level=level)
+        if forward_ad._current_level < 0:
+            registered.pop()._destroy()
+
+    forward_ad.enter_dual_level, forward_ad.exit_dual_level = enter_dual_level, exit_dual_level
+
+
+def _refused(kind: str):
+    def kernel(op, *args, **kwargs):
+        raise sparse.refusal(kind, op.name())
+
+    return kernel
+
+
+# torch hands these conjugated and negated views as they are, trusting the kernel to look at the
+# bits; ours multiply what is stored.
+_SEE_CONJ = {
+    "mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "dot", "vdot", "matmul", "linear", "linear_backward",
+    "linalg_solve_triangular",
+}  # fmt: skip
+
+
+def register_custom(library: torch.library.Library, entry: Custom) -> None:
+    overload = overload_named(entry.overload)
+    composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    if not entry.planned:
+        guard = _guarded_composite if composite or entry.key != "PrivateUse1" else _guarded
+        library.impl(overload, guard(overload, entry.call) if entry.refuses else entry.call, entry.key)
+        return
+    guarded = (_guarded_composite if composite else _guarded)(overload, entry.call)
+    resolves = entry.overload in _SEE_CONJ
+    pattern, defaults = pattern_of(overload._schema, entry.writes, composite=composite, resolves=resolves)
+    operator = Operator(entry.overload, entry.call, bool(pattern.written), guarded)
+    operator.form = short_form(operator, pattern, defaults)
+    library.impl(overload, operator.form, entry.key)
+
+
+def overload_named(name: str):
+    base, _, overload = name.partition(".")
+    return getattr(getattr(aten, base), overload or "default")
+
+
+def _guarded(overload, call):
+    """A kernel may refuse a dtype: the next tier takes the call."""
+
+    def kernel(*args, **kwargs):
+        try:
+            return call(*args, **kwargs)
+        except Unsupported:
+            return fallback.boxed(overload, *args, **kwargs)
+        except BindingTooLarge as error:
+            return oversize.run(overload, call, error, args, kwargs)
+
+    return kernel
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _traced(tensor) -> bool:
+    from torch._subclasses import FakeTensor  # not before anyone traces: they take a while to load
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
+    return isinstance(tensor, (FakeTensor, FunctionalTensor))
+
+
+def _guarded_composite(overload, call):
+    """Where torch has a composite, that takes what a kernel refuses: above autograd the CPU tier would lose the
+    gradient, and below it the composite's parts are on the device. Tracing sees it too: its tensors have no memory.
+    """
+
+    composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    traced = TRACED.get(overload.name().removeprefix("aten::"))
+
+    def kernel(*args, **kwargs):
+        try:
+            if composite and forward_ad._current_level >= 0:
+                raise Unsupported("webgpu: tangents go through what torch knows")
+            if composite and args and args[0].__class__ not in _PLAIN and _traced(args[0]):
+                if traced is not None and compiled.tracing:
+                    return traced(*args, **kwargs)
+                raise Unsupported("webgpu: a graph is made of what torch knows")
+            return call(*args, **kwargs)
+        except (Unsupported, BindingTooLarge) as error:
+            if isinstance(error, BindingTooLarge) and overload.name().removeprefix("aten::") in oversize.RULES:
+                return oversize.run(overload, call, error, args, kwargs)
+            result = overload.decompose(*args, **kwargs)
+            if result is NotImplemented:
+                raise
+            return result
+
+    return kernel
+
+
+def register_pointwise(library: torch.library.Library, entry: Pointwise) -> None:
+    run = Elementwise(entry)
+    for overload in overloads_of(entry.aten):
+        kernel = _pointwise_kernel(run, entry, overload)
+        if kernel is not None and (entry.promote == "always_bool" or not loses_gradient(overload)):
+            library.impl(overload, kernel, "PrivateUse1")
+
+
+def register_choice(library: torch.library.Library, choice: Choice) -> None:
+    for overload in overloads_of(choice.aten):
+        outs, inplace = _writes(overload)
+        names = [a.name for a in overload._schema.arguments if a.name not in outs]
+        if names == list(choice.arguments) and (choice.composite or not loses_gradient(overload)):
+            library.impl(overload, _choice_kernel(choice, overload, outs, inplace), "PrivateUse1")
+
+
+def overloads_of(name: str) -> list:
+    """Functional, out= and in-place."""
+    packets = [getattr(aten, base, None) for base in (name, name + "_")]
+    return [getattr(packet, n) for packet in packets if packet is not None for n in packet.overloads()]
+
+
+def loses_gradient(overload) -> bool:
+    """A composite with no gradient formula and no kernel elsewhere (where.ScalarOther): torch differentiates through
+    what it is made of, and a kernel below autograd would hide that."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    name = overload.name()
+    return has(name, "CompositeImplicitAutograd") and not has(name, "CPU") and not has(name, "Autograd")
+
+
+def _writes(overload) -> tuple[list[str], bool]:
+    """Names of the out= arguments, and whether the overload works in place."""
+    written = [a for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    outs = [a.name for a in written if a.kwarg_only]
+    return outs, bool(written) and not outs
+
+
+def _choice_kernel(choice: Choice, overload, outs: list[str], inplace: bool):
+    pick = choice.pick
+
+    def kernel(*args, **kwargs):
+        targets = tuple([kwargs.pop(n) for n in outs]) if outs else ()
+        try:
+            entry, inputs, scalars = pick(*args, **kwargs)
+            run = runner(entry)
+            if inplace:
+                return run.inplace(*inputs, *scalars)
+            if targets:
+                return run.into((*inputs, *scalars), targets)
+            return run(*inputs, *scalars)
+        except Unsupported:
+            kwargs.update(zip(outs, targets))
+            return fallback.boxed(overload, *args, **kwargs)
+
+    return kernel
+
+
+def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
+    """A kernel for one overload, or None where its arguments are not the entry's."""
+    spec = entry.spec
+    arguments = overload._schema.arguments
+    outs, inplace = _writes(overload)
+    named = [a for a in arguments if a.name not in outs]
+    inputs = [a.name for a in named if a.name not in spec.scalars][: len(spec.inputs)]
+    scalars = [a for a in named if a.name in spec.scalars]
+    if len(inputs) != len(spec.inputs) or len(named) != len(inputs) + len(spec.scalars):
+        return None
+    if len(scalars) != len(spec.scalars):
+        return None
+    if not any(str(a.type) == "Tensor" for a in named):
+        return None
+    if str(overload._schema.returns[0].type) != "Tensor":
+        return None
+    order = [a.name for a in named]
+    defaults = [a.default_value if a.has_default_value() else None for a in named]
+    simple = order == inputs + list(spec.scalars)
+    n_in, n_all = len(inputs), len(order)
+    check = entry.check
+    plain = _without_scalars(entry, {a.name: a.default_value for a in scalars if a.has_default_value()})
+
+    refused = partial(fallback.boxed, overload)
+
+    def kernel(*args, **kwargs):
+        """Any of the overload's arguments."""
+        try:
+            targets = tuple([kwargs.pop(n) for n in outs]) if outs else ()
+            values = list(args)
+            for i in range(len(args), n_all):
+                values.append(kwargs.pop(order[i], defaults[i]))
+            if simple:
+                tensors, numbers = tuple(values[:n_in]), tuple(values[n_in:])
+            else:
+                by_name = dict(zip(order, values))
+                tensors = tuple([by_name[n] for n in inputs])
+                numbers = tuple([by_name[n] for n in spec.scalars])
+            chosen = run
+            if plain is not None and numbers == tuple(defaults[n_in:]):
+                chosen, numbers = plain, ()
+            elif check is not None:
+                check(tensors, numbers)
+            if inplace:
+                return chosen.inplace(*tensors, *numbers)
+            if outs:
+                return chosen.into((*tensors, *numbers), targets)
+            return chosen(*tensors, *numbers)
+        except Unsupported:
+            if outs:
+                kwargs.update(zip(outs, targets))
+            return refused(*args, **kwargs)
+
+    if outs or str(named[0].type) != "Tensor":
+        return kernel
+    if plain is not None:
+        return Calls(plain, inplace, refused, kernel).form("t" * n_in)
+    if check is not None or not simple:
+        return kernel
+    kinds = "".join(["t" if str(a.type) == "Tensor" else "p" for a in named])
+    names = tuple([a.name for a in named if a.kwarg_only])
+    given = tuple([a.default_value for a in named[-_trailing(named) :]]) if _trailing(named) else ()
+    return Calls(run, inplace, refused).form(kinds, names, given)
+
+
+def _trailing(arguments) -> int:
+    """How many of the last arguments have a default."""
+    count = 0
+    while count < len(arguments) and arguments[-1 - count].has_default_value():
+        count += 1
+    return count
+
+
+def _without_scalars(entry: Pointwise, defaults: dict) -> Elementwise | None:
+    """The entry with its scalars at their defaults, as literals: nothing to pack at each call."""
+    spec = entry.spec
+    if not spec.scalars or set(defaults) != set(spec.scalars):
+        return None
+    if any(not isinstance(v, (int, float)) for v in defaults.values()):
+        return None
+    source = spec.source
+    for name, value in defaults.items():
+        source = re.sub(rf"\b{name}\b", f"({value!r})", source)
+    plain = replace(spec, source=source, scalars=())
+    return Elementwise(replace(entry, spec=plain, check=None))

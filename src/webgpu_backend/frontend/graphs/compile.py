@@ -1,0 +1,68 @@
+"""`torch.compile` on the device: a graph's first call runs as written, later ones record the dispatches it made."""
+
+from operator import attrgetter
+
+import torch
+from torch.nn import Parameter
+
+from ... import tensor as T
+from ...plan.graphs import planned_graph
+
+tracing = False  # torch derives a graph that only this device will run
+
+
+def compile(graph: torch.fx.GraphModule, inputs: list):
+    """The backend. Without gradients the graph runs as it is; else torch derives graphs for both passes first."""
+    from functorch.compile import default_partition, make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    if not torch.is_grad_enabled() or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
+        return replayed(graph)
+
+    def both(graph, inputs):
+        return make_boxed_func(replayed(graph))
+
+    global tracing
+    outer, tracing = tracing, True
+    try:
+        return aot_autograd(fw_compiler=both, bw_compiler=both, partition_fn=default_partition)(graph, inputs)
+    finally:
+        tracing = outer
+
+
+def concerns(graph: torch.fx.GraphModule, inputs: list) -> bool:
+    """Whether a graph has anything to do on the device; its inputs alone may not tell."""
+    shown = (n.meta.get("example_value") for n in graph.graph.nodes)
+    return any(isinstance(x, torch.Tensor) and x.device.type == T.NAME for x in (*inputs, *shown))
+
+
+def replayed(graph: torch.fx.GraphModule):
+    """The graph's function, planned by what its inputs look like."""
+    constants = [attrgetter(n.target)(graph) for n in graph.graph.nodes if n.op == "get_attr"]
+    constants = [c for c in constants if T.is_ours(c)]
+    unused = [i for i, n in enumerate(_inputs(graph)) if not n.users]
+
+    def call(*args):
+        return graph.forward(*args[: len(args) - len(constants)])
+
+    run = planned_graph(call)
+
+    def canonical(*args):
+        # The strides of dimensions of one follow a sequence's length where nothing else does.
+        args = [a if a.__class__ is Parameter else _plain(a) for a in args]
+        for i in unused:
+            args[i] = None
+        return run(*args, *constants)
+
+    return canonical
+
+
+def _inputs(graph: torch.fx.GraphModule) -> list:
+    return [n for n in graph.graph.nodes if n.op == "placeholder"]
+
+
+def _plain(x):
+    if not T.is_ours(x) or not x.is_contiguous():
+        return x
+    strides = T.meta(x.shape, None, x.dtype).strides
+    return x if x.stride() == strides else T.as_strided(x, x.shape, strides)

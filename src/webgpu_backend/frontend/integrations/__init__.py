@@ -1,0 +1,1 @@
+"""Other people's code that must know the device: optimizers, distributed training, libraries."""

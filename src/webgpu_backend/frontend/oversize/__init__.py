@@ -1,0 +1,1 @@
+"""Operators on tensors larger than one binding."""

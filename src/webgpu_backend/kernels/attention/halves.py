@@ -1,0 +1,150 @@
+"""Attention with sums in f16: half the memory traffic and packed arithmetic where an adapter has it.
+
+What makes it harmless: bounds of the operands, found first for each 64 rows. Products of queries and keys are summed in
+f16 only where their norms say that no score exceeds LARGEST; everything else that f16 must hold (weights, values,
+gradients) is brought to its range by powers of two; sums are taken over at most 32 products and added up in f32.
+"""
+
+from functools import cache
+from struct import pack
+
+from ...dtypes import DType
+from ...program import Caps, Program, Step
+from ..layout import spread
+from ..matmul.matmul import _read4, _widen
+from ..text import elements
+from ..text.render import render
+from .single import LOG2E, Mask, Shape, Strides, Tile, access_of, interface, mask_kind
+
+# The tuning table: by kernel and largest head. Tiles walk over 64 rows, and own a divisor of 64.
+TILES = {
+    "forward": {256: Tile(64, 64, 4, 8, 64, 4)},
+    "queries": {128: Tile(64, 64, 4, 8, 64, 4)},
+    "keys": {128: Tile(64, 64, 4, 8, 64, 4)},
+}
+SCORES = 1 << 16  # of a head, from which finding the bounds pays
+ENOUGH = 128  # workgroups; with fewer the keys are better divided, which these kernels do not
+LARGEST = 24.0
+
+
+def fits(mode: str, shape: Shape, dtype: DType, scale: float, caps: Caps) -> bool:
+    """Whether these kernels serve a call."""
+    tile = _tile(mode, shape)
+    if not caps.f16 or caps.kind != "gpu" or dtype.size != 2 or shape.l * shape.s < SCORES:
+        return False
+    if tile is None or not _small(mode, tile, caps) or not 1e-4 <= scale <= 1000:
+        return False
+    return mode != "forward" or -(-shape.l // tile.rows) * shape.batch * shape.heads >= ENOUGH
+
+
+def fuses(shape: Shape, caps: Caps) -> bool:
+    """Whether the kernel of dk and dv can add to dq as well: its tiles are square then."""
+    tile = _tile("keys", shape)
+    return caps.f32_atomic and tile.rows == tile.cols and tile.slice == 8 * tile.cols // tile.tn
+
+
+def _tile(mode: str, shape: Shape) -> Tile | None:
+    return next((tile for size, tile in TILES[mode].items() if max(shape.e, shape.v) <= size), None)
+
+
+def _slices(tile: Tile, shape: Shape) -> tuple[int, int]:
+    return -(-shape.e // tile.slice), -(-shape.v // tile.slice)
+
+
+def _small(mode: str, tile: Tile, caps: Caps) -> bool:
+    unit = tile.slice // 8
+    walked = tile.cols * unit
+    owned = tile.rows * max(unit, tile.cols // 8)
+    values = 0 if mode != "forward" or _shuffles(tile, caps) else 4 * tile.rows * tile.cols // tile.tn
+    return 16 * (walked + owned) + values <= caps.workgroup_bytes and tile.threads() <= caps.workgroup_size
+
+
+def _shuffles(tile: Tile, caps: Caps) -> bool:
+    """Whether the threads that share a row are in one subgroup; without memory for their exchange an H200 runs three
+    workgroups on a core at a time, with it two."""
+    return caps.lanes >= 2 * tile.cols // tile.tn
+
+
+def step(
+    mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
+    caps: Caps, fused: bool = False,
+) -> Step:  # fmt: skip
+    """One kernel; `fused`: that of dk and dv adds to dq as well."""
+    tile = _tile(mode, shape)
+    rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
+    blocks = -(-rows // tile.rows)
+    sequences = shape.batch * heads
+    rows_total = shape.batch * shape.heads * shape.l
+    words = [shape.l, shape.l, shape.s, shape.e // 4, shape.v // 4, heads, shape.heads // shape.shared, blocks]
+    words += [sequences, blocks * sequences, rows_total, 1, shape.s]
+    names = "qkv" if mode == "forward" else "qkvg"
+    words += [*_places(names, operands), *(mask[1:] if mask else ())]
+    limit = min(LARGEST / scale, 32768.0)
+    params = pack(f"<{len(words)}I3f", *words, scale, scale * LOG2E, limit * limit)
+    whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
+    found = mask.dtype if mask else None
+    program = _program(mode, dtype, found, causal, tile, *_slices(tile, shape), whole, fused, caps)
+    return Step(program, params, spread(blocks * sequences, caps))
+
+
+def _places(names: str, operands: dict[str, Strides]) -> list[int]:
+    return [word for name in names for word in operands[name].words()]
+
+
+def bounds(names: str, shape: Shape, dtype: DType, operands: dict[str, Strides], caps: Caps) -> tuple[Step, int]:
+    """The bounds of the operands' sizes, tile by tile, and how many tiles there are. Bindings: the operands called
+    `names`, for gradients the rows' statistics, the bounds."""
+    k_blocks, q_blocks = -(-shape.s // 64), -(-shape.l // 64)
+    k_total = k_blocks * shape.batch * shape.shared
+    tiles = k_total + q_blocks * shape.batch * shape.heads
+    words = [tiles, k_total, k_blocks, q_blocks, shape.heads, shape.shared, shape.l, shape.s]
+    words += [shape.e // 4, shape.v // 4, shape.batch * shape.heads * shape.l, *_places(names, operands)]
+    return Step(_bounds_program(dtype, names, caps), pack(f"<{len(words)}I", *words), spread(tiles, caps)), tiles
+
+
+@cache
+def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, fused, caps) -> Program:
+    """Bindings as the other attention kernels', with the bounds before the rows' statistics."""
+    fields, bindings = interface(mode, dtype, mask, caps)
+    fields.append("limit: f32")
+    bindings.insert(-1, ("bounds", "read", "array<vec4<f32>>"))
+    vector = elements.array_type(dtype, "v", caps)
+    outputs = {"forward": ("out",), "queries": ("dq",), "keys": ("dk", "dv")}[mode]
+    bindings += [(name, "read_write", vector) for name in outputs]
+    if fused:
+        bindings.append(("dq", "read_write", "array<atomic<f32>>"))
+    wide = dtype.name == "bfloat16"
+
+    def narrow4(x, at, factor):
+        if wide:
+            return f"vec4<f16>({_read4(dtype, f'{x}_in', at, caps)} * {factor})"
+        return f"{x}_in[{at}]" if mode == "forward" else f"{x}_in[{at}] * f16({factor})"
+
+    wgsl = render(
+        "attention/halves.wgsl" if mode == "forward" else "attention/halves_backward.wgsl", caps,
+        fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal, packed=False,
+        lanes=True, dropout=False, fused=fused,
+        shuffle=_shuffles(tile, caps), wide=wide, whole=dict(zip(("p.e4", "p.v4"), whole)),
+        e_slices=e_slices, v_slices=v_slices, mask=mask_kind(mask), narrow4=narrow4,
+        read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
+        write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
+    )  # fmt: skip
+    tags = ("q" if fused else "") + (mask.short if mask else "") + ("c" if causal else "")
+    tags += f"{e_slices}x{v_slices}{'' if all(whole) else 'u'}"
+    return Program(f"attention_half_{mode}_{dtype.short}_{tags}", wgsl, access_of(bindings), 4 * len(fields))
+
+
+@cache
+def _bounds_program(dtype: DType, names: str, caps: Caps) -> Program:
+    """Bindings: the operands, then for the backward pass the rows' statistics, and the bounds."""
+    fields = ["total", "k_total", "k_blocks", "q_blocks", "heads", "shared_heads", "l", "s", "e4", "v4", "rows_total"]
+    fields += [f"{name}_{part}" for name in names for part in "obhr"]
+    bindings = [(f"{name}_in", "read", elements.array_type(dtype, "v", caps)) for name in names]
+    if "g" in names:
+        bindings.append(("stats", "read", "array<f32>"))
+    bindings.append(("bounds", "read_write", "array<f32>"))
+    wgsl = render(
+        "attention/bounds.wgsl", caps, fields=fields, bindings=bindings, widen=_widen((dtype,), caps),
+        backward="g" in names, read4=lambda x, at: _read4(dtype, f"{x}_in", at, caps),
+    )  # fmt: skip
+    return Program(f"attention_bounds_{dtype.short}{names}", wgsl, access_of(bindings), 4 * len(fields))

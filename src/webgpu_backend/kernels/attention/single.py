@@ -1,0 +1,233 @@
+"""Attention without the matrix of scores: online softmax forward, recomputed weights backward. Memory is linear.
+
+Three kernels share one template. `forward` and `queries` (dq) own a tile of queries and walk over keys; `keys`
+(dk, dv) owns a tile of keys and walks over queries of every head that shares them; fused, it adds to dq as well.
+"""
+
+from functools import cache
+from struct import pack
+from typing import NamedTuple
+
+from ...dtypes import DType
+from ...program import Caps, Program, Step
+from ..layout import grid, spread
+from ..matmul.matmul import _read4, _widen
+from ..text import elements
+from ..text.render import render
+
+
+class Tile(NamedTuple):
+    rows: int  # owned by a workgroup
+    cols: int  # walked over, per step
+    tm: int  # rows and columns per thread
+    tn: int
+    slice: int  # elements of a head in workgroup memory at a time
+    unroll: int = 1  # steps of the inner loops written out, where heads are whole slices
+
+    def threads(self) -> int:
+        return self.rows // self.tm * (self.cols // self.tn)
+
+    def fits(self, caps: Caps) -> bool:
+        return self.shared() <= caps.workgroup_bytes and self.threads() <= caps.workgroup_size
+
+    def shared(self) -> int:
+        row = self.slice // 4
+        values = self.rows * self.cols // self.tn * 4
+        return 16 * (self.rows * max(row, self.cols // 4) + self.cols * row) + values
+
+
+# The tuning table: by kernel, first tile that fits the adapter. An H200 runs 48 KiB of workgroup memory on a core at a
+# time, so a tile is best small or full of threads. `few` is the forward kernel for few queries, whose keys are divided
+# among workgroups; `all` is `keys` that adds to dq as well; `dropped` is `keys` with dropout, whose threads own keys
+# eight apart.
+TILES = {
+    "forward": (Tile(64, 32, 4, 4, 32, 4), Tile(32, 32, 4, 4, 32)),
+    "few": (Tile(8, 64, 1, 8, 64), Tile(8, 32, 1, 4, 32)),
+    "queries": (Tile(64, 64, 4, 8, 32, 4), Tile(64, 32, 4, 4, 32, 4), Tile(32, 32, 4, 4, 32)),
+    "keys": (Tile(64, 32, 4, 4, 32, 8), Tile(32, 32, 4, 4, 32)),
+    "all": (Tile(64, 64, 4, 8, 32, 4),),
+    "dropped": (Tile(32, 32, 4, 4, 32),),
+}
+SOFTWARE = Tile(32, 32, 8, 4, 64)  # comes first on a software adapter, which likes few loads
+MAX_HEAD = 256
+# Rows (of all the heads that share keys) up to which the `few` tile is taken.
+FEW = 32
+# Workgroups from which a GPU is full: below, the keys of the forward pass are divided.
+ENOUGH = {"gpu": 264, "cpu": 0}
+SPLIT_KEYS = 256  # least keys of a part
+
+
+class Strides(NamedTuple):
+    """A [batch, head, row, element] operand: element offset and strides, innermost 1."""
+
+    offset: int
+    batch: int
+    head: int
+    row: int
+
+    def words(self) -> list[int]:
+        return [x // 4 for x in self]
+
+
+class Mask(NamedTuple):
+    dtype: DType
+    offset: int
+    batch: int
+    head: int
+    row: int
+    col: int
+
+
+LOG2E = 1.4426950408889634
+# What a weight is dropped by: Philox' key and counter, the words below which it is, and what the others are times.
+DROPOUT = ["seed_x: u32", "seed_y: u32", "draw_x: u32", "draw_y: u32", "dropped: u32", "rest: f32"]
+
+
+class Shape(NamedTuple):
+    batch: int
+    heads: int  # of queries
+    shared: int  # heads of keys and values
+    l: int  # noqa: E741 (torch's name)
+    s: int
+    e: int
+    v: int
+
+
+def tile_of(mode: str, caps: Caps) -> Tile:
+    software = caps.kind == "cpu" and mode in ("forward", "queries", "keys")
+    for tile in (SOFTWARE, *TILES[mode]) if software else TILES[mode]:
+        if tile.fits(caps):
+            return tile
+    raise ValueError(f"no attention tile fits {caps.workgroup_bytes} bytes of workgroup memory")
+
+
+def fuses(shape: Shape, caps: Caps) -> bool:
+    """Whether one kernel can find all gradients: square tiles, and sums of both outputs in registers."""
+    fits = any(tile.fits(caps) for tile in TILES["all"])
+    return fits and caps.f32_atomic and caps.kind == "gpu" and max(shape.e, shape.v) <= 64
+
+
+def step(
+    mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
+    caps: Caps, dropout: float = 0.0, fused: bool = False,
+) -> tuple[Step, int]:  # fmt: skip
+    """One kernel, and into how many parts it divides the keys. Each call draws anew what `dropout` drops. `fused`: the
+    kernel of dk and dv adds to dq as well."""
+    ratio = shape.heads // shape.shared
+    rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
+    packed = mode == "forward" and shape.l * ratio <= FEW
+    if packed:
+        rows, heads = shape.l * ratio, shape.shared
+    tile = tile_of("few" if packed else "dropped" if dropout and mode == "keys" else "all" if fused else mode, caps)
+    blocks = -(-rows // tile.rows)
+    splits, chunk = 1, shape.s
+    if mode == "forward":
+        wanted = -(-ENOUGH[caps.kind] // (blocks * shape.batch * heads))
+        chunk = -(-shape.s // max(1, min(wanted, shape.s // SPLIT_KEYS)))
+        chunk = -(-chunk // tile.cols) * tile.cols
+        splits = -(-shape.s // chunk)
+    sequences = shape.batch * heads * splits
+    total = blocks * sequences
+    rows_total = shape.batch * shape.heads * shape.l
+    words = [rows if packed else shape.l, shape.l, shape.s, shape.e // 4, shape.v // 4, heads, ratio, blocks, sequences]
+    words += [total, rows_total, splits, chunk]
+    for name in ("q", "k", "v") if mode == "forward" else ("q", "k", "v", "g"):
+        words += operands[name].words()
+    if mask:
+        words += mask[1:]
+    params = pack(f"<{len(words)}I2f", *words, scale, scale * LOG2E)
+    wide = [-(-x // tile.slice) * (tile.slice // 4 * tile.tn // tile.cols) for x in (shape.e, shape.v)]
+    found = mask.dtype if mask else None
+    whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
+    program = _program(mode, dtype, found, causal, tile, *wide, whole, packed, splits > 1, dropout > 0, fused, caps)
+    draw = None
+    if dropout:
+        rest = 1.0 / (1.0 - dropout) if dropout < 1.0 else 0.0
+        draw, params = len(params), params + bytes(16) + pack("<If", min(round(dropout * 2**32), 2**32 - 1), rest)
+    return Step(program, params, spread(total, caps), draw=draw), splits
+
+
+def merge(shape: Shape, dtype: DType, splits: int, caps: Caps) -> Step:
+    """Joins the parts of the keys. Bindings: the parts' statistics and sums, the rows' log-sum-exps, the output."""
+    rows = shape.batch * shape.heads * shape.l
+    params = pack("<3I", rows, shape.v // 4, splits)
+    return Step(_merge_program(dtype, caps), params, grid(rows * shape.v // 4, 64, caps))
+
+
+def mask_kind(mask: DType | None) -> str:
+    return "" if mask is None else "bool" if mask.name == "bool" else "add"
+
+
+def access_of(bindings) -> str:
+    return "".join("r" if access == "read" else "w" for _, access, _ in bindings)
+
+
+def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps):
+    """Parameter fields, and bindings without the outputs."""
+    fields = ["l", "n", "s", "e4", "v4", "heads", "ratio", "blocks", "sequences", "total", "rows_total"]
+    fields += ["splits", "chunk"]
+    inputs = ["q", "k", "v"] if mode == "forward" else ["q", "k", "v", "g"]
+    for name in inputs:
+        fields += [f"{name}_{part}" for part in "obhr"]
+    if mask:
+        fields += [f"mask_{part}" for part in "obhrc"]
+    fields = [f"{f}: u32" for f in fields] + ["scale: f32", "factor: f32"]
+    bindings = [(f"{name}_in", "read", elements.array_type(dtype, "v", caps)) for name in inputs]
+    if mask:
+        bindings.append(("mask_in", "read", elements.array_type(mask, "e", caps)))
+    bindings.append(("stats", "read_write" if mode == "forward" else "read", "array<f32>"))
+    return fields, bindings
+
+
+@cache
+def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, packed, split, dropout, fused, caps) -> Program:
+    fields, bindings = interface(mode, dtype, mask, caps)
+    fields += DROPOUT if dropout else []
+    vector = elements.array_type(dtype, "v", caps)
+    outputs = {"forward": ("out",), "queries": ("dq",), "keys": ("dk", "dv")}[mode]
+    bindings += [(name, "read_write", "array<vec4<f32>>" if split else vector) for name in outputs]
+    if fused:
+        bindings.append(("dq", "read_write", "array<atomic<f32>>"))
+    wgsl = render(
+        "attention/single.wgsl", caps,
+        fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal,
+        lanes=caps.kind == "gpu", e_wide=e_wide, v_wide=v_wide, packed=packed, split=split, dropout=dropout,
+        fused=fused, mask=mask_kind(mask), whole=dict(zip(("p.e4", "p.v4"), whole)),
+        read4=lambda x, at: _read4(dtype, f"{x}_in", at, caps),
+        read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
+        write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
+    )  # fmt: skip
+    flags = {"q": fused, "c": causal, "p": packed, "s": split, "d": dropout}
+    tags = (mask.short if mask else "") + "".join(letter for letter, given in flags.items() if given)
+    return Program(
+        f"attention_{mode}_{dtype.short}_{tags}{e_wide}x{v_wide}{'' if all(whole) else 'u'}",
+        wgsl,
+        access_of(bindings),
+        4 * len(fields),
+    )
+
+
+@cache
+def _merge_program(dtype: DType, caps: Caps) -> Program:
+    lanes = " ".join(elements.write4(dtype, "out", "i", ["r.x", "r.y", "r.z", "r.w"], caps))
+    wgsl = render("attention/merge.wgsl", caps, vector=elements.array_type(dtype, "v", caps), write4=lanes)
+    return Program(f"attention_merge_{dtype.short}", wgsl, "rrww", 12)
+
+
+def delta(shape: Shape, dtype: DType, grad: Strides, caps: Caps) -> Step:
+    """Bindings: g, o, lse, stats."""
+    rows = shape.batch * shape.heads * shape.l
+    params = pack("<8I", rows, shape.l, shape.heads, shape.v // 4, *grad.words())
+    return Step(_delta_program(dtype, caps), params, spread(-(-rows // 64), caps))
+
+
+@cache
+def _delta_program(dtype: DType, caps: Caps) -> Program:
+    vector = elements.array_type(dtype, "v", caps)
+    bindings = [("g_in", "read", vector), ("o_in", "read", vector), ("lse", "read", "array<f32>"),
+                ("stats", "read_write", "array<f32>")]  # fmt: skip
+    wgsl = render(
+        "attention/delta.wgsl", caps, bindings=bindings, widen=_widen((dtype,), caps),
+        read4=lambda x, at: _read4(dtype, f"{x}_in", at, caps),
+    )  # fmt: skip
+    return Program(f"attention_delta_{dtype.short}", wgsl, "rrrw", 32)

@@ -1,0 +1,1 @@
+"""Convolutions: by tables, of few outputs, depthwise, by Winograd's tiles."""

@@ -1,0 +1,72 @@
+"""Convolutions whose groups have one input channel (depthwise): nothing to share between channels, so no product.
+
+Three numbers per spatial dimension everywhere. `kind` as for gathers: g the window moves over the image, t over the
+output (the image's gradient), u is t where it moves by one.
+"""
+
+from functools import cache
+from struct import pack
+from typing import NamedTuple
+
+from ...dtypes import DType
+from ...program import Caps, Plan, Program, Step
+from ..layout import grid
+from ..matmul.product import Matrix, numbered
+from ..text import elements
+from ..text.render import render
+
+ROWS = 4  # outputs a thread has
+
+
+class Depthwise(NamedTuple):
+    batch: int
+    channels: int  # of the output
+    multiple: int  # output channels of each input channel
+    sizes: tuple[int, int, int]  # of the image that is read
+    strides: tuple[int, ...]  # of its images, channels and dimensions
+    offset: int
+    positions: tuple[int, int, int]
+    window: tuple[int, int, int]
+    step: tuple[int, int, int]
+    padding: tuple[int, int, int]
+    dilation: tuple[int, int, int]
+
+    def words(self) -> list[int]:
+        return [
+            self.channels, self.multiple, self.offset, *self.strides, *self.sizes, *self.positions, *self.window,
+            *self.step, *self.padding, *self.dilation,
+        ]  # fmt: skip
+
+
+_FIELDS = ["channels", "multiple", "x_o", "xs_n", "xs_c", "xs_d", "xs_h", "xs_w"] + [
+    f"{name}_{axis}" for name in ("x", "pos", "win", "step", "pad", "dil") for axis in "dhw"
+]
+
+
+def plan(q: Depthwise, kind: str, weight: Matrix, bias: Matrix | None, dtype: DType, caps: Caps) -> Plan:
+    """The output, contiguous; `weight` is contiguous from its offset."""
+    rows = ROWS if q.positions[1] >= ROWS else 1
+    bands = -(-q.positions[1] // rows)
+    total = q.batch * q.channels * q.positions[0] * bands * q.positions[2]
+    words = [total, bands, *q.words(), weight.offset]
+    if bias is not None:
+        words += [bias.offset, bias.row]
+    program = _program(kind, rows, dtype, bias is not None, caps)
+    bindings = ("a", "b", "c", "out") if bias is not None else ("a", "b", "out")
+    step = Step(program, pack(f"<{len(words)}I", *words), grid(total, 64, caps), bindings)
+    return numbered(Plan((step,), {}))
+
+
+@cache
+def _program(kind: str, rows: int, dtype: DType, bias: bool, caps: Caps) -> Program:
+    fields = ["total", "bands", *_FIELDS, "w_o"] + (["c_o", "c_s"] if bias else [])
+    bindings = [(f"{name}_in", "read", elements.array_type(dtype, "e", caps)) for name in ("wxc" if bias else "wx")]
+    bindings.append(("out", "read_write", elements.array_type(dtype, elements.element_mode(dtype, caps, True), caps)))
+    wgsl = render(
+        "conv/depthwise.wgsl", caps,
+        fields=[f"{f}: u32" for f in fields], bindings=bindings, kind=kind, rows=rows, bias=bias,
+        read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
+        write=lambda at, value: elements.write(dtype, "out", at, value, caps),
+    )  # fmt: skip
+    access = "r" * (len(bindings) - 1) + "w"
+    return Program(f"conv_depthwise_{kind}{rows}_{dtype.short}{'_bias' if bias else ''}", wgsl, access, 4 * len(fields))

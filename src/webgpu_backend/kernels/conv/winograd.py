@@ -1,0 +1,54 @@
+"""3x3 convolutions of step one by Winograd's tiles: 2x2 outputs from 4x4 inputs with 16 products instead of 36.
+
+Images, weights and gradients are transformed, multiplied as 16 matrices, and transformed back. The same tiles serve
+the weights' gradient (3x3 outputs of a 2x2 window). In float32 the result is as good as that of the plain sum. A tile
+that comes out with an infinity or NaN is summed plainly, so these stay in their places (but for the weights' gradient).
+"""
+
+from functools import cache
+from struct import pack
+
+from ...dtypes import FLOAT32, DType
+from ...program import Caps, Program, Step
+from ..layout import grid
+from ..text import elements
+from ..text.render import render
+
+_FIELDS = {
+    "image": ("tiles", "tiles_h", "tiles_w", "images", "height", "width", "x_o", "s_n", "s_c", "s_h", "s_w",
+              "pad_h", "pad_w"),
+    "weight": ("rows", "x_o", "s_m", "s_k"),
+    "out": ("tiles", "tiles_h", "tiles_w", "images", "height", "width", "channels", "depth", "x_height", "x_width",
+            "x_o", "s_n", "s_c", "s_h", "s_w", "pad_h", "pad_w", "w_o", "s_m", "s_k"),
+    "back": (),
+}  # fmt: skip
+
+
+def step(kind: str, dtype: DType, total: int, words, caps: Caps, flip: bool = False, bias=()) -> Step:
+    """image and weight transform, grad is the image's for gradients; out and back transform back; one thread each of
+    `total` tiles. `bias`: offset and stride."""
+    program = _program(kind, dtype, flip, bool(bias), caps)
+    words = [total, *words, *bias]
+    return Step(program, pack(f"<{len(words)}I", *words), grid(total, 128, caps))
+
+
+@cache
+def _program(kind: str, dtype: DType, flip: bool, bias: bool, caps: Caps) -> Program:
+    fields = ["total", *_FIELDS["image" if kind == "grad" else kind], *(("c_o", "c_s") if bias else ())]
+    turned = kind in ("out", "back")  # from float32, rather than to it
+    read, written = (FLOAT32, dtype) if turned else (dtype, FLOAT32)
+    bindings = [("x_in", "read", elements.array_type(read, "e", caps))]
+    if kind == "out":
+        bindings += [(name, "read", elements.array_type(dtype, "e", caps)) for name in ("source", "weight")]
+    if bias:
+        bindings.append(("c_in", "read", elements.array_type(dtype, "e", caps)))
+    mode = elements.element_mode(written, caps, True)
+    bindings.append(("out", "read_write", elements.array_type(written, mode, caps)))
+    wgsl = render(
+        "conv/winograd.wgsl", caps,
+        fields=[f"{f}: u32" for f in fields], bindings=bindings, kind=kind, flip=flip, bias=bias,
+        read=lambda var, at: elements.read(dtype, var, at, caps),
+        write=lambda at, value: elements.write(written, "out", at, value, caps),
+    )  # fmt: skip
+    name = f"winograd_{kind}_{dtype.short}{'_flip' if flip else ''}{'_bias' if bias else ''}"
+    return Program(name, wgsl, "r" * (len(bindings) - 1) + "w", 4 * len(fields))

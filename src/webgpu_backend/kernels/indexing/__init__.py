@@ -1,0 +1,1 @@
+"""Kernels that index by data and report bad indices."""

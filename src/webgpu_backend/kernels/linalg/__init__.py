@@ -1,0 +1,1 @@
+"""Factorisations of batches of matrices, and distances."""

@@ -1,0 +1,183 @@
+"""Dense linear algebra kernels over a batch of matrices: what each binds, its parameters, and how it is spread.
+
+A kernel is a team (one workgroup for each matrix, its threads meeting between steps), or has a thread for each column.
+A GPU's factorisations keep rows in registers, a thread one or a few, and its Jacobi methods small matrices in workgroup
+memory. Matrices come with a row and a column stride, so that a transpose is an argument and not another kernel.
+"""
+
+from functools import cache
+from struct import pack
+from typing import NamedTuple
+
+from ...dtypes import ALL, DType
+from ...program import Caps, Program
+from ..layout import grid, spread
+from ..pointwise.elementwise import WORKGROUP
+from ..text.render import render
+
+# Software adapters stop an invocation after 65,535 loop trips in all: callers split what would pass this.
+TRIPS = 50_000
+LONGEST = 64  # rows of a matrix whose eigenvalues a workgroup finds
+BLOCK = 64  # columns that one kernel factors; larger matrices go block by block, with matrix products between
+TILE = 32  # rows and columns of the rest that a workgroup of cholesky_panel has
+PANEL = 32  # columns of a panel of Householder's
+COLUMNS = 16  # of the rest, or of x, that a workgroup of the other kernels with rows in registers has
+TRIANGLE = 256  # rows of a triangle that a workgroup solves
+NUMBERED = 2048  # rows whose exchanges are found in workgroup memory
+TEAM = 256  # threads of a panel, at most
+HELD = 64  # floats of its rows that a thread keeps, at most: where registers ran out, an H200's results were wrong
+
+
+class Matrices(NamedTuple):
+    """Where a batch of matrices lies; strides in elements."""
+
+    offset: int
+    batch: int
+    row: int
+    col: int
+
+
+class Kernel(NamedTuple):
+    template: str
+    team: bool
+    matrices: tuple[tuple[str, str], ...]  # name, access
+    vectors: tuple[tuple[str, str, str], ...]  # name, access, type; E is the element type
+    scalars: tuple[str, ...]
+
+
+_TURNS = ("m", "n", "first", "last", "sweeps", "complete")
+_STATE = (("state", "w", "u32"),)
+_ROTATIONS = (("rotations", "w", "f32"),)
+KERNELS = {
+    "cholesky": Kernel("linalg/cholesky.wgsl", True, (("a", "w"),), (("info", "w", "i32"),), ("n", "first")),
+    "lu": Kernel(
+        "linalg/lu.wgsl", True, (("a", "w"),), (("pivots", "w", "i32"), ("info", "w", "i32")),
+        ("m", "n", "count", "first", "pivot"),
+    ),
+    "cholesky_panel": Kernel(
+        "linalg/cholesky_panel.wgsl", False, (("a", "w"), ("out", "w")), (("info", "w", "i32"),),
+        ("n", "first", "tiles"),
+    ),
+    "lu_panel": Kernel(
+        "linalg/lu_panel.wgsl", False, (("a", "w"),),
+        (("pivots", "w", "i32"), ("info", "w", "i32"), ("moves", "w", "vec2<u32>")),
+        ("m", "n", "steps", "count", "first", "pivot"),
+    ),
+    "lu_rest": Kernel(
+        "linalg/lu_rest.wgsl", False, (("a", "w"),), (("moves", "r", "vec2<u32>"),), ("m", "columns", "first", "width"),
+    ),
+    "permutation": Kernel(
+        "linalg/permutation.wgsl", False, (), (("pivots", "r", "i32"), ("numbers", "w", "vec2<u32>")),
+        ("rows", "count", "backwards"),
+    ),
+    "triangular_rows": Kernel(
+        "linalg/triangular_rows.wgsl", False, (("a", "r"), ("x", "w")), (),
+        ("columns", "n", "upper", "unit", "conjugate"),
+    ),
+    "swap": Kernel(
+        "linalg/swap.wgsl", False, (("a", "w"),), (("pivots", "r", "i32"),),
+        ("columns", "rows", "count", "first", "last", "backwards"),
+    ),
+    "triangular": Kernel(
+        "linalg/triangular.wgsl", False, (("a", "r"), ("x", "w")), (), ("columns", "n", "upper", "unit", "conjugate"),
+    ),
+    "householder": Kernel(
+        "linalg/householder.wgsl", True, (("a", "w"),), (("tau", "w", "E"),), ("m", "n", "count", "first", "last"),
+    ),
+    "householder_panel": Kernel(
+        "linalg/householder_panel.wgsl", False, (("a", "w"),), (("tau", "w", "E"), ("rows", "w", "E")),
+        ("m", "n", "count", "first"),
+    ),
+    "reflect": Kernel(
+        "linalg/reflect.wgsl", False, (("a", "r"), ("x", "w")), (("tau", "r", "E"),),
+        ("columns", "m", "count", "first", "last", "forwards", "conjugate", "conjugate_tau"),
+    ),
+    "ldl": Kernel(
+        "linalg/ldl.wgsl", True, (("a", "w"),), (("pivots", "w", "i32"), ("info", "w", "i32"), ("state", "w", "u32")),
+        ("n", "last", "hermitian"),
+    ),
+    "ldl_solve": Kernel(
+        "linalg/ldl_solve.wgsl", False, (("a", "r"), ("x", "w")), (("pivots", "r", "i32"),),
+        ("columns", "n", "hermitian"),
+    ),
+    "svd": Kernel("linalg/svd.wgsl", True, (("a", "w"), ("v", "w")), _STATE, _TURNS),
+    "svdvals": Kernel("linalg/svd.wgsl", True, (("a", "w"),), _STATE, _TURNS),
+    "eigh": Kernel("linalg/eigh.wgsl", True, (("a", "w"), ("v", "w")), _ROTATIONS + _STATE, _TURNS),
+    "svd_near": Kernel("linalg/svd_near.wgsl", True, (("a", "w"), ("v", "w")), (), ("n", "sweeps")),
+    "svdvals_near": Kernel("linalg/svd_near.wgsl", True, (("a", "w"),), (), ("n", "sweeps")),
+    "eigh_near": Kernel("linalg/eigh_near.wgsl", True, (("a", "r"), ("v", "w")), (), ("n", "sweeps")),
+    "hessenberg": Kernel("linalg/hessenberg.wgsl", True, (("a", "w"), ("z", "w")), _STATE, ("n",)),
+    "schur": Kernel("linalg/schur.wgsl", True, (("a", "w"), ("z", "w")), _STATE, ("n", "rounds", "fresh")),
+    "eigenvectors": Kernel(
+        "linalg/eigenvectors.wgsl", False, (("a", "r"),), (("x", "w", "vec2<f32>"), ("w", "w", "vec2<f32>")),
+        ("columns",),
+    ),
+}  # fmt: skip
+
+
+def team_size(work: int, caps: Caps) -> int:
+    """Threads for a matrix of so many rows; few on a software adapter, where a barrier runs every thread in turn."""
+    if caps.kind == "cpu":
+        return 8 if work <= 16 else 64 if work <= 256 else 256
+    return 64 if work <= 64 else 256
+
+
+def rows_of(rows: int, dtype: DType, caps: Caps) -> tuple[int, int, int] | None:
+    """How a GPU keeps the rows of a panel in registers: threads, columns, and rows of each; None where they are too
+    many."""
+    held = HELD * 4 // dtype.size
+    team = next((t for t in (32, 128, TEAM) if rows <= t <= caps.workgroup_size), min(TEAM, caps.workgroup_size))
+    each = next((r for r in (1, 2, 4, 8) if rows <= r * team), 0)
+    return (team, min(held // 2, held // each), each) if each else None
+
+
+def plan(name: str, dtype: DType, matrices: tuple[Matrices, ...], batch: int, team: int, caps: Caps, **scalars):
+    """The program, its parameters and grid; `team` is the team's size, ignored by kernels with a thread a column."""
+    kernel = KERNELS[name]
+    size = team if kernel.team else WORKGROUP[caps.kind]
+    groups = spread(batch, caps) if kernel.team else grid(batch * scalars["columns"], size, caps)
+    return _program(name, dtype.name, size, 0, 1, caps), _params(kernel, batch, matrices, scalars), groups
+
+
+def near_of(name: str, n: int, dtype: DType, caps: Caps) -> tuple[int, int] | None:
+    """Rows for which a GPU's `name` has room in workgroup memory, and its threads, for matrices of n rows."""
+    width = next((w for w in (16, 32, 64) if n <= w), 0)
+    threads = min(width * width // 4, 256)
+    room = width * (width + 1) * dtype.size * (1 if name == "svdvals_near" else 2) + threads * 16 + 64
+    return (width, threads) if caps.kind == "gpu" and width and room <= caps.workgroup_bytes else None
+
+
+def panel(name: str, dtype: DType, matrices: tuple[Matrices, ...], groups: int, size: tuple, caps: Caps, **scalars):
+    """As plan, for kernels of registers or workgroup memory: every matrix has `groups` workgroups. `size` is their
+    threads, the columns (or rows) for which there is room, and the rows of a thread."""
+    kernel, batch = KERNELS[name], scalars.pop("batch")
+    program = _program(name, dtype.name, *size, caps)
+    return program, _params(kernel, batch, matrices, scalars), spread(batch * groups, caps)
+
+
+def _params(kernel: Kernel, batch: int, matrices: tuple[Matrices, ...], scalars) -> bytes:
+    words = [batch, *(scalars[s] for s in kernel.scalars)]
+    for m in matrices:
+        words.extend(m)
+    return pack(f"<{len(words)}I", *words)
+
+
+@cache
+def _program(name: str, dtype_name: str, workgroup: int, width: int, rows: int, caps: Caps) -> Program:
+    kernel, dtype = KERNELS[name], ALL[dtype_name]
+    complex_ = dtype_name == "complex64"
+    element = "vec2<f32>" if complex_ else "f32"
+    fields = ["batch", *kernel.scalars]
+    for matrix, _ in kernel.matrices:
+        fields += [f"{matrix}_{f}" for f in "obrc"]
+    access = "".join(a for _, a in kernel.matrices) + "".join(a for _, a, _ in kernel.vectors)
+    word = {"r": "read", "w": "read_write"}
+    bindings = [(n, word[a], element) for n, a in kernel.matrices]
+    bindings += [(n, word[a], element if t == "E" else t) for n, a, t in kernel.vectors]
+    text = render(
+        kernel.template, caps, name=name, fields=fields, bindings=bindings, element=element, complex=complex_,
+        workgroup=workgroup, longest=LONGEST, side=16 if workgroup >= 256 else 8, width=width, rows=rows,
+        columns=COLUMNS, tile=TILE,
+    )  # fmt: skip
+    kept = f"_{width}x{rows}" if width else ""
+    return Program(f"{name}_{dtype.short}_{workgroup}{kept}", text, access, 4 * len(fields))

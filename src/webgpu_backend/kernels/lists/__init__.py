@@ -1,0 +1,1 @@
+"""Several tensors to a dispatch."""

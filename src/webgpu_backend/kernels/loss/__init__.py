@@ -1,0 +1,1 @@
+"""Kernels of losses that pick or align classes."""

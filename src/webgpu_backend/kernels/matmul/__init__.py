@@ -1,0 +1,1 @@
+"""Matrix products: which kernel, tile and split, and their text."""

@@ -1,0 +1,133 @@
+"""Products of float16 and bfloat16 with packed half arithmetic, faster than f32, and what keeps it harmless.
+
+A prior pass lays both operands out in f16, two neighbours of k together, every row times a power of two that brings its
+largest element into [8, 16). A sum of 64 products then cannot overflow, and what is lost are elements 2^27 times less
+than their row's largest. Sums over CHUNK of k, even and odd k apart, go to f32; the powers are undone at the end.
+"""
+
+from functools import cache
+from struct import pack
+
+from ...dtypes import DType
+from ...program import Caps, Plan, Program, Step
+from ..layout import spread
+from ..text import elements
+from ..text.render import render
+from . import tiles
+from .product import (
+    Matrix,
+    Product,
+    array_of,
+    class_of,
+    epilogue_key,
+    epilogue_text,
+    read4,
+    scalar_bytes,
+    store_mode,
+    widen,
+    words_of,
+)
+from .tiles import Tile
+
+CHUNK = 128  # of k, of which two sums of 64 products are kept in f16; panels are padded to whole ones
+TOP = 3  # the largest of a row comes to lie in [2^TOP, 2^(TOP + 1)): CHUNK / 2 products cannot overflow
+LEAST = 64  # rows and columns below which the other kernels serve
+DEPTH = 128
+PACK_ROWS = 16
+
+
+def serves(q: Product, caps: Caps) -> bool:
+    if not caps.f16 or q.gather or q.summed or q.a.dtype.name not in ("float16", "bfloat16"):
+        return False
+    return min(q.m, q.n) >= LEAST and q.k >= DEPTH
+
+
+def plan(q: Product, limit: float, caps: Caps) -> Plan | None:
+    """A plan that should take less than `limit` microseconds, if there is one."""
+    table = tiles.tuning()
+    rows = [t for t in table.halves if tiles.fits(t, caps) and CHUNK % (2 * t.bk) == 0]
+    batch = q.outer * q.inner
+    if not rows:
+        return None
+    time, tile, _ = tiles.choose(rows, q.m, q.n, q.k, batch, most=1)
+    depth = -(-q.k // CHUNK) * CHUNK
+    panels = [_panel(q.a, q.m, tile.bm, depth, q), _panel(q.b, q.n, tile.bn, depth, q)]
+    time += table.launch + 6 * sum(size for size, *_ in panels) / table.bandwidth
+    if time >= limit or max(size for size, *_ in panels) * 2 > caps.max_binding:
+        return None
+    tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
+    total = batch * tiles_m * tiles_n
+    epilogue = epilogue_key(q)
+    store = store_mode(q.out, q.n, caps)
+    program = _program(q.out.dtype, q.c.dtype if q.c else None, store, epilogue, q.act, tile, caps)
+    words = [q.m, q.n, depth, q.inner, tiles_m, tiles_n, total]
+    for _, _, wide, outer, inner in panels:
+        words += [wide // 4, outer // 4, inner // 4]
+    words += words_of(q.out, store)
+    if q.c is not None:
+        words += words_of(q.c)
+    params = pack(f"<{len(words)}I", *words) + scalar_bytes(q, epilogue, "f32")
+    bindings = ("pa", "pb", *(("c",) if q.c is not None else ()), "out")
+    steps = (_pack(q, depth, tile, panels, caps), Step(program, params, spread(total, caps), bindings))
+    return Plan(steps, {"pa": 2 * panels[0][0], "pb": 2 * panels[1][0]})
+
+
+def _panel(x: Matrix, rows: int, tile: int, depth: int, q: Product) -> tuple[int, int, int, int, int]:
+    """Elements, copies, width, and the strides of the two batch dimensions; a broadcast operand is packed once."""
+    wide = -(-rows // tile) * tile
+    one = (depth + 1) * wide  # the last row holds the exponents
+    inner = q.inner if x.inner else 1
+    outer = q.outer if x.outer else 1
+    return outer * inner * one, outer * inner, wide, one * inner if x.outer else 0, one if x.inner else 0
+
+
+def _pack(q: Product, depth: int, tile: Tile, panels, caps: Caps) -> Step:
+    """Both operands in one dispatch: neither would fill the adapter for long."""
+    words, orders, total = [q.k, depth], "", 0
+    for x, rows, height, (_, copies, wide, *_) in ((q.a, q.m, tile.bm, panels[0]), (q.b, q.n, tile.bn, panels[1])):
+        order = class_of(x, rows, q.k)
+        groups = wide // PACK_ROWS
+        words += [rows, wide // 4, height, q.inner if x.inner else 1, groups, groups * copies, *words_of(x, order)]
+        orders += order
+        total += groups * copies
+    program = _pack_program(q.a.dtype, orders, caps)
+    return Step(program, pack(f"<{len(words)}I", *words), spread(total, caps), ("a", "b", "pa", "pb"))
+
+
+@cache
+def _pack_program(dtype: DType, orders: str, caps: Caps) -> Program:
+    own = ("rows", "wide", "panel", "inner", "tiles", "total", "o", "r", "k", "b", "i")
+    fields = ["k: u32", "depth: u32", *(f"{x}_{f}: u32" for x in "ab" for f in own)]
+    wgsl = render(
+        "matmul/halves_pack.wgsl", caps, fields=fields, orders=orders, signature="", function="", top=TOP,
+        widen=widen((dtype,), caps),
+        bindings=[
+            *((x, "read", array_of(dtype, order, caps)) for x, order in zip("ab", orders)),
+            *((f"p{x}", "read_write", "array<vec4<f16>>") for x in "ab"),
+        ],
+        read=lambda x, at: elements.read(dtype, x, at, caps), read4=lambda x, at: read4(dtype, x, at, caps),
+    )  # fmt: skip
+    return Program(f"matmul_pack_{dtype.short}{orders}", wgsl, "rrww", 4 * len(fields))
+
+
+@cache
+def _program(out_dtype, c_dtype, store, epilogue, act, tile: Tile, caps: Caps) -> Program:
+    fields = [f"{f}: u32" for f in ("m", "n", "k", "inner", "tiles_m", "tiles_n", "total")]
+    fields += [f"{x}_{s}: u32" for x in "ab" for s in ("w", "b", "i")]
+    fields += [f"o_{s}: u32" for s in ("o", "m", "n", "b", "i")]
+    more, function, signature = epilogue_text(epilogue, act, "f32", c_dtype, caps)
+    fields += more
+    bindings = [("a_in", "read", "array<vec4<f16>>"), ("b_in", "read", "array<vec4<f16>>")]
+    if c_dtype is not None:
+        bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
+    bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
+    wgsl = render(
+        "matmul/halves.wgsl", caps,
+        fields=fields, bindings=bindings, function=function, signature=signature, widen=(),
+        epilogue=epilogue, act=act, store=store, t=tile, chunk=CHUNK, type="f32",
+        write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),
+        write4=lambda at, lanes: " ".join(elements.write4(out_dtype, "out", at, lanes, caps)),
+    )  # fmt: skip
+    access = "".join("r" if x == "read" else "w" for _, x, _ in bindings)
+    name = f"matmul_half_{tile.bm}x{tile.bn}_{out_dtype.short}{store}_{epilogue}{act}"
+    return Program(name, wgsl, access, 4 * len(fields))

@@ -1,0 +1,9 @@
+{% include "text/interface.wgsl" %}
+{% for line in widen %}
+{{ line }}
+{% endfor %}
+{% if signature %}
+{{ signature }} {
+    {{ function }}
+}
+{% endif %}

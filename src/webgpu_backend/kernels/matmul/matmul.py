@@ -1,0 +1,299 @@
+"""Matrix multiplication: which kernel, tile and split a product gets, and its parameters. Integers and text only."""
+
+from dataclasses import replace
+from functools import cache
+from struct import pack
+
+from ...dtypes import COMPLEX64, FLOAT32, FLOAT64, INT32, INT64, DType, carrier
+from ...program import Caps, Plan, Program, Step
+from ..layout import spread
+from ..text import elements
+from ..text.expression import Emitter, literal, wgsl_type
+from ..text.render import render
+from . import few_rows as matmul_vector
+from . import halves as matmul_half
+from . import padded as matmul_pad
+from . import tiles
+from .product import (
+    GATHER_FIELDS,
+    Gather,
+    Matrix,
+    Product,
+    array_of,
+    class_of,
+    epilogue_key,
+    epilogue_text,
+    numbered,
+    scalar_bytes,
+    store_mode,
+    words_of,
+)
+from .product import read4 as _read4
+from .product import widen as _widen
+from .tiles import Tile
+
+__all__ = ["Gather", "Matrix", "Product", "Tile", "plan", "_read4", "_widen"]
+
+LARGE = 1 << 24  # multiplications from which the software adapter's largest tile repays its compilation (0.4 s)
+WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without workgroup memory
+# The same where no cost is known: workgroups (gpu) or threads (cpu).
+SPLIT = {"gpu": (128, 256), "cpu": (32, 2048)}
+MAX_STEPS = 50000  # loop iterations per thread: one software driver stops at 65,535
+NARROW = 1.25  # what reading numbers of two bytes adds to the time of a tile
+
+
+SUMS = {"f32": FLOAT32, "i32": INT32, "i64": INT64, "n64": INT64, "c64": COMPLEX64, "f64": FLOAT64}
+
+
+def plan(product: Product, caps: Caps) -> Plan:
+    """Plans a product with at least one output element and k > 0, over a, b, c (if there is one) and the output."""
+    return numbered(_named(product, caps))
+
+
+def _named(product: Product, caps: Caps) -> Plan:
+    q = product
+    carry = carrier(q.a.dtype, caps)
+    wide = carry not in ("f32", "i32")
+    if q.n < q.m and q.n <= matmul_vector.ROWS and not q.gather:
+        q = q.swapped()
+    a_class = class_of(q.a, q.m, q.k)
+    b_class = q.gather.kind if q.gather else class_of(q.b, q.n, q.k)
+    tile, parts = (tiles.WIDE, 0) if wide else _tile(q, a_class + b_class, caps)
+    if tile is not None and tile.bk and matmul_half.serves(q, caps):
+        halves = matmul_half.plan(q, _cost(q, tile, parts) * NARROW, caps)
+        if halves is not None:
+            return halves
+    if tile is not None and tile.bk and matmul_pad.serves(q, a_class + b_class):
+        classes = a_class + b_class
+        limit = _cost(q, tile, parts) * matmul_pad.ODD ** matmul_pad.odd(classes)
+        found = _padded(q, classes, limit, caps)
+        if found is not None:
+            return found
+    if wide:
+        a_class, b_class = a_class.upper(), b_class if q.gather else b_class.upper()
+    return _laid(product, q, a_class, b_class, tile, parts, caps)
+
+
+def _cost(q: Product, tile: Tile, parts: int) -> float:
+    return tiles.cost(tile, max(parts, 1), q.m, q.n, q.k, q.outer * q.inner)
+
+
+def _padded(q: Product, classes: str, limit: float, caps: Caps) -> Plan | None:
+    """A plan over padded copies of the operands, if that should take less than `limit` microseconds."""
+    found = matmul_pad.padded(q, classes, caps)
+    if found is None:
+        return None
+    tile, parts = _tile(found.product, found.classes, caps)
+    if tile is None or _cost(found.product, tile, parts) + matmul_pad.cost(found) >= limit:
+        return None
+    made = _laid(found.product, found.product, *found.classes, tile, parts, caps)
+    names = {name: f"p{name}" for name in found.work}
+    for step in made.steps:
+        step.bindings = tuple(names.get(x, x) for x in step.bindings)
+    work = {names[name]: count * q.a.dtype.size for name, count in found.work.items()}
+    return Plan((found.step, *made.steps), work | made.scratch)
+
+
+def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile | None, parts: int, caps: Caps) -> Plan:
+    """The dispatches of `q`, which is `product` or its transpose; without a tile by the kernel of few rows."""
+    carry = carrier(q.a.dtype, caps)
+    vector = tile is None
+    if not vector and not tile.bk and tile.tm < 4:
+        a_class = a_class.replace("r", "R")  # fewer rows than a vector has lanes
+    batch = q.outer * (1 if q.summed else q.inner)
+    if vector:
+        a_class, b_class = matmul_vector.classes(q, a_class, b_class)
+        lay = matmul_vector.lay(b_class, _power(q.m), q.n, q.k, caps)
+        tiles_m, tiles_n = 1, -(-q.n // lay.columns)
+    else:
+        tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
+    splits, chunk = _splits(q, parts, batch * tiles_m * tiles_n, matmul_vector.SPLIT if vector else SPLIT[caps.kind])
+    total = batch * splits * tiles_m * tiles_n
+
+    epilogue = "none" if splits > 1 else epilogue_key(q)
+    target = q.out
+    if splits > 1:
+        # Partial sums: laid out as a contiguous output, one after the other.
+        rows = (q.m, q.n)
+        step = (q.n, 1) if q is product else (1, q.m)
+        size = rows[0] * rows[1]
+        target = Matrix(SUMS[carry], 0, *step, size * (1 if q.summed else q.inner), 0 if q.summed else size)
+    store = store_mode(target, q.n, caps)
+    program = _program(
+        "few_rows" if vector else "tiled" if tile.bk else "direct",
+        q.a.dtype, q.b.dtype, target.dtype, q.c.dtype if q.c and epilogue != "none" else None,
+        a_class, b_class, store, epilogue, q.act if epilogue != "none" else "",
+        (_power(q.m), lay) if vector else tile, q.summed, bool(q.gather and q.gather.flat),
+        not vector and tile.bk and _whole(q, tile, splits, chunk), caps,
+    )  # fmt: skip
+    words = [q.m, q.n, q.k, q.inner, tiles_m, tiles_n, total, splits, chunk]
+    words += words_of(q.a, a_class) + words_of(q.b, b_class) + words_of(target, store)
+    words.append(batch * q.m * q.n // (4 if store == "v" else 1))
+    tail = b""
+    bindings = ["a", "b"] if q is product else ["b", "a"]
+    if epilogue != "none":
+        tail = scalar_bytes(q, epilogue, carry)
+        if q.c is not None:
+            words += words_of(q.c)
+            bindings.append("c")
+    params = pack(f"<{len(words)}I", *words) + tail
+    if q.gather:
+        params += pack(f"<{len(GATHER_FIELDS)}I", *q.gather.words())
+    groups = total if vector or tile.bk else -(-total // WORKGROUP[caps.kind])
+    bindings.append("part" if splits > 1 else "out")
+    steps = [Step(program, params, spread(groups, caps), tuple(bindings))]
+    work = {}
+    if splits > 1:
+        work["part"] = splits * batch * q.m * q.n * SUMS[carry].size
+        steps.append(_finish(product, splits, batch, carry, caps))
+    return Plan(tuple(steps), work)
+
+
+def _tile(q: Product, classes: str, caps: Caps) -> tuple[Tile | None, int]:
+    """The tile, None for the kernel of few rows; and into how many parts k is cut, 0 where that follows the grid."""
+    batch = q.outer * (1 if q.summed else q.inner)
+    if caps.kind == "gpu":
+        if q.gather and q.m <= 8:
+            return Tile(_power(q.m), 4, 0, _power(q.m), 4), 0  # few channels a group: nothing to share between threads
+        if matmul_vector.serves(q, caps):
+            return None, 0
+        rows = [t for t in tiles.tuning().tiles if tiles.fits(t, caps) and not (q.summed and t.slices > 1)]
+        rows = rows or [tiles.LEAST]
+        if set(classes) - {"k", "r"}:
+            # Addresses of single elements take the registers that a large tile of a thread needs.
+            rows = [t for t in rows if t.tm * t.tn <= 64] or rows
+        depth = q.k * q.inner if q.summed else q.k
+        _, tile, parts = tiles.choose(rows, q.m, q.n, depth, batch)
+        return tile, 0 if q.summed else parts
+    work = q.outer * q.inner * q.m * q.n * q.k
+    rows = [t for t in tiles.CPU if t.bm <= _power(q.m) and (t.bm < 16 or work >= LARGE)]
+    for tile in rows[:-1]:
+        if batch * -(-q.m // tile.bm) * -(-q.n // tile.bn) >= SPLIT["cpu"][0]:
+            return tile, 0
+    return rows[-1], 0
+
+
+def _power(n: int) -> int:
+    """The least power of two that is not less than n."""
+    return 1 << (n - 1).bit_length()
+
+
+def _splits(q: Product, parts: int, groups: int, fill: tuple[int, int]) -> tuple[int, int]:
+    """How many parts the sum is cut into, and the length of one: of k, or of the summed batch."""
+    length = q.inner if q.summed else q.k
+    weight = q.k if q.summed else 1
+    if not parts:
+        enough, least = fill
+        parts = max(1, min(-(-enough // groups), length // max(1, least // weight)))
+    most = max(1, MAX_STEPS * 2 // weight)  # a thread may step by single elements at the end of each row of k
+    parts = max(parts, -(-length // most))
+    chunk = max(1, -(-length // parts))
+    if not q.summed:
+        chunk = -(-chunk // 64) * 64  # whole tiles, whole vectors
+    return -(-length // chunk), chunk
+
+
+def _whole(q: Product, tile: Tile, splits: int, chunk: int) -> bool:
+    """No tile of any team passes the end of k."""
+    depth = tile.bk * tile.slices
+    return q.k % depth == 0 and (splits == 1 or q.summed or chunk % depth == 0)
+
+
+_HEAD = ["m", "n", "k", "inner", "tiles_m", "tiles_n", "total", "splits", "chunk"]
+
+
+@cache
+def _program(
+    kind, a_dtype, b_dtype, out_dtype, c_dtype, a_class, b_class, store, epilogue, act, tile, summed, flat, whole, caps
+) -> Program:
+    carry = carrier(a_dtype, caps)
+    fields = [f"{f}: u32" for f in _HEAD]
+    fields += [f"{x}_{s}: u32" for x in "ab" for s in ("o", "r", "k", "b", "i")]
+    fields += [f"o_{s}: u32" for s in ("o", "m", "n", "b", "i", "s")]
+    more, function, signature = epilogue_text(epilogue, act, carry, c_dtype, caps)
+    fields += more
+    if b_class in "gtuw":
+        fields += [f"{f}: u32" for f in GATHER_FIELDS]
+    bindings = [
+        (f"{x}_in", "read", array_of(d, c, caps)) for x, d, c in (("a", a_dtype, a_class), ("b", b_dtype, b_class))
+    ]
+    if c_dtype is not None:
+        bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
+    bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
+    words = replace(caps, f16=False) if b_class in "8o" else caps
+    names = dict(
+        fields=fields, bindings=bindings, carrier=carry, type=wgsl_type(carry), zero=literal(0, carry),
+        function=function, signature=signature, epilogue=epilogue, act=act, widen=_widen((a_dtype, b_dtype), words),
+        a_class=a_class, b_class=b_class, store=store, summed=summed,
+        read=lambda x, at: elements.read(a_dtype if x == "a" else b_dtype, f"{x}_in", at, caps),
+        read4=lambda x, at: _read4(a_dtype if x == "a" else b_dtype, f"{x}_in", at, caps),
+        write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),
+        write4=lambda at, lanes: " ".join(elements.write4(out_dtype, "out", at, lanes, caps)),
+        mad=lambda acc, a, b: _mad(carry, acc, a, b, caps),
+    )  # fmt: skip
+    if kind == "few_rows":
+        rows, lay = tile
+        names |= matmul_vector.names(lay, rows, b_class, caps)
+        names |= dict(widened=lambda x, word, half: _widened(a_dtype if x == "a" else b_dtype, word, half, caps))
+        tag = f"v{rows}"
+    else:
+        names |= dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"))
+        names |= dict(gather=b_class in "gtuw", flat=flat, whole=whole)
+        names |= dict(halving=[tile.slices >> i for i in range(1, tile.slices.bit_length())])
+        tag = f"{tile.bm}x{tile.bn}" + (f"x{tile.slices}" if tile.slices > 1 else "")
+    wgsl = render(f"matmul/{kind}.wgsl", caps, **names)
+    name = f"matmul_{tag}_{a_dtype.short}{a_class}_{b_dtype.short}{b_class}_{out_dtype.short}{store}_{epilogue}{act}"
+    access = "".join("r" if x == "read" else "w" for _, x, _ in bindings)
+    return Program(name, wgsl, access, 4 * len(fields))
+
+
+def _widened(dtype: DType, word: str, half: str, caps: Caps) -> str:
+    """What was read of an operand along k, or half of eight elements of it, as a vector of carriers."""
+    if half:
+        return f"widen_{dtype.short}({word}.{half})"
+    at_once = _read4(dtype, "x", "0", caps)
+    return at_once.replace("x[0]", word)
+
+
+def _mad(carry: str, acc: str, a: str, b: str, caps: Caps) -> str:
+    types = {"acc": carry, "a": carry, "b": carry}
+    emitter = Emitter(types, {"acc": acc, "a": a, "b": b}, caps.i64)
+    line = emitter.program("acc + a * b", [("x", carry)])[-1]
+    return f"{acc} = {line.removeprefix('let x = ')}"
+
+
+def _finish(product: Product, splits: int, batch: int, carry: str, caps: Caps) -> Step:
+    """The sum of a split's parts, with the epilogue."""
+    epilogue = epilogue_key(product)
+    c = product.c
+    count = batch * product.m * product.n
+    vector = count % 4 == 0 and carry in ("f32", "i32")
+    program = _finish_program(product.out.dtype, c.dtype if c else None, epilogue, product.act, carry, vector, caps)
+    inner = 1 if product.summed else product.inner
+    words = [product.m, product.n, inner, count, splits, product.out.offset // 4]
+    if c is not None:
+        words += words_of(c)
+    params = pack(f"<{len(words)}I", *words) + scalar_bytes(product, epilogue, carry)
+    bindings = ("part", "c", "out") if c is not None else ("part", "out")
+    return Step(program, params, spread(-(-count // 256), caps), bindings)
+
+
+@cache
+def _finish_program(out_dtype, c_dtype, epilogue, act, carry, vector, caps) -> Program:
+    part = SUMS[carry]
+    more, function, signature = epilogue_text(epilogue, act, carry, c_dtype, caps)
+    fields = [f"{f}: u32" for f in ("m", "n", "inner", "count", "splits", "o_o")] + more
+    bindings = [("part", "read", elements.array_type(part, "v" if vector else "e", caps))]
+    if c_dtype is not None:
+        bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
+    bindings.append(("out", "read_write", elements.array_type(out_dtype, "v", caps)))
+    add = Emitter({"x": carry, "y": carry}, {}, caps.i64).program("x + y", [("z", carry)])[-1]
+    wgsl = render(
+        "matmul/finish.wgsl", caps,
+        fields=fields, bindings=bindings, type=wgsl_type(carry), zero=literal(0, carry), function=function, widen=(),
+        signature=signature, vector=vector, add=add.removeprefix("let z = ").removesuffix(";"),
+        read=elements.read(part, "part", "at", caps),
+        write4=" ".join(elements.write4(out_dtype, "out", "g + p.o_o", ["r0", "r1", "r2", "r3"], caps)),
+    )  # fmt: skip
+    access = "".join("r" if x == "read" else "w" for _, x, _ in bindings)
+    return Program(f"matmul_finish_{carry}_{out_dtype.short}_{epilogue}{act}", wgsl, access, 4 * len(fields))

@@ -1,0 +1,203 @@
+"""What a matrix product is, and the parts of text that all of its kernels share. Integers and text only.
+
+Both operands are seen as rows of length k: `a` has m rows, `b` has n rows (the columns of the right-hand matrix).
+A row-major and a transposed operand differ only in their strides, so neither is ever copied.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...dtypes import DType
+from ...program import Caps, Plan
+from ..pointwise.elementwise import _scalar_fields, _scalar_text
+from ..text import elements
+from ..text.expression import Emitter, wgsl_type
+from ..text.numbers import PACKERS
+
+
+class Matrix(NamedTuple):
+    """An operand: element strides of its rows, of k (of n for outputs), and of the two batch dimensions."""
+
+    dtype: DType
+    offset: int
+    row: int
+    col: int
+    outer: int = 0
+    inner: int = 0
+
+
+class Gather(NamedTuple):
+    """The right operand of a convolution: an image seen through a window. Three numbers per spatial dimension.
+
+    Its rows are output positions and k counts (channel, tap); with `kind` "t" the window moves over the output
+    instead (a transposed convolution), with "w" rows are (channel, tap) and k counts positions (weight gradients).
+    """
+
+    kind: str  # g, t or w; u is t where the window moves by one
+    sizes: tuple[int, int, int]  # of the image
+    strides: tuple[int, int, int, int]  # of its channels and dimensions, in elements
+    positions: tuple[int, int, int]
+    window: tuple[int, int, int]
+    step: tuple[int, int, int]
+    padding: tuple[int, int, int]
+    dilation: tuple[int, int, int]
+
+    @property
+    def flat(self) -> bool:
+        """The outermost dimension is one tap that every position meets: nothing to check there."""
+        inside = (self.positions[0] - 1) * self.step[0] < self.sizes[0]
+        return self.window[0] == 1 and self.padding[0] == 0 and inside
+
+    def words(self) -> list[int]:
+        steps = (*self.step, *self.padding, *self.dilation)
+        return [*self.sizes, *self.strides, *self.positions[1:], *self.window, *steps]
+
+
+GATHER_FIELDS = [
+    "x_d", "x_h", "x_w", "xs_c", "xs_d", "xs_h", "xs_w", "pos_h", "pos_w", "win_d", "win_h", "win_w",
+    "step_d", "step_h", "step_w", "pad_d", "pad_h", "pad_w", "dil_d", "dil_h", "dil_w",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Product:
+    """out[o, i] = act(alpha * a[o, i] b[o, i]^T + beta * c[o, i]); with `summed`, added up over the inner batch i."""
+
+    m: int
+    n: int
+    k: int
+    a: Matrix
+    b: Matrix
+    out: Matrix
+    c: Matrix | None = None
+    outer: int = 1
+    inner: int = 1
+    summed: bool = False
+    alpha: object = 1
+    beta: object = 1
+    act: str = ""
+    gather: Gather | None = None  # how to read b, whose strides then are of its batches only
+
+    def swapped(self) -> "Product":
+        """The transposed product, which is the same numbers."""
+        flip = lambda x: x and x._replace(row=x.col, col=x.row)  # noqa: E731
+        return Product(
+            self.n, self.m, self.k, self.b, self.a, flip(self.out), flip(self.c), self.outer, self.inner, self.summed,
+            self.alpha, self.beta, self.act,
+        )  # fmt: skip
+
+
+BUFFERS = ("a", "b", "c", "out")
+
+
+def numbered(plan: Plan, names: tuple[str, ...] = BUFFERS) -> Plan:
+    """A plan whose steps name their buffers, and whose scratch is named too, with numbers in place of the names."""
+    places = {name: i for i, name in enumerate((*names, *plan.scratch))}
+    for step in plan.steps:
+        step.bindings = tuple([places[name] for name in step.bindings])
+    plan.scratch = tuple(plan.scratch.values())
+    return plan
+
+
+UNITS = {"k": 4, "r": 4, "v": 4, "8": 8, "o": 8}
+
+
+def class_of(x: Matrix, rows: int, k: int) -> str:
+    """k or r: four elements at once along k or along the rows; K or R: one by one, neighbours along k or rows."""
+    batches = x.outer % 4 == 0 and x.inner % 4 == 0 and x.offset % 4 == 0
+    if x.col == 1 and k % 4 == 0 and batches and (x.row % 4 == 0 or rows == 1):
+        return "k"
+    if x.row == 1 and rows % 4 == 0 and batches and (x.col % 4 == 0 or k == 1):
+        return "r"
+    return "K" if x.col <= x.row or rows == 1 else "R"
+
+
+def store_mode(out: Matrix, n: int, caps: Caps) -> str:
+    batches = out.outer % 4 == 0 and out.inner % 4 == 0 and out.offset % 4 == 0
+    if out.col == 1 and n % 4 == 0 and out.row % 4 == 0 and batches:
+        return "v"
+    return elements.element_mode(out.dtype, caps, written=True)
+
+
+def words_of(x: Matrix, class_: str = "") -> list[int]:
+    """Offset and strides as the kernel counts them: in groups of four or eight where it reads or writes such groups."""
+    unit = UNITS.get(class_, 1)
+    row = x.row if class_ in ("r", "o") else x.row // unit
+    col = x.col if class_ in ("k", "8", "v") else x.col // unit
+    return [x.offset // unit, row, col, x.outer // unit, x.inner // unit]
+
+
+def epilogue_key(q: Product) -> str:
+    if q.c is None:
+        return "scaled" if q.alpha != 1 else "plain"
+    return "bias_scaled" if q.alpha != 1 or q.beta != 1 else "bias"
+
+
+def scalar_bytes(q: Product, epilogue: str, carry: str) -> bytes:
+    if not epilogue.endswith("scaled"):
+        return b""
+    return PACKERS[carry](q.alpha) + (PACKERS[carry](q.beta) if q.c is not None else b"")
+
+
+ACTS = {"": "", "relu": "max(r, 0.0)", "gelu": "0.5 * r * (1.0 + erf(r * 0.7071067811865476))"}
+
+
+def epilogue_text(epilogue: str, act: str, carry: str, c_dtype: DType | None, caps: Caps):
+    """Parameter fields and the function that finishes one element."""
+    if epilogue == "none":
+        return [], [], ""
+    fields, texts, types = [], {}, {"v": carry}
+    if c_dtype is not None:
+        fields += [f"c_{s}: u32" for s in ("o", "m", "n", "b", "i")]
+        types["c"] = carry
+    names = ["alpha"] + (["beta"] if c_dtype is not None else []) if epilogue.endswith("scaled") else []
+    for name in names:
+        fields += _scalar_fields(name, carry)
+        texts[name] = _scalar_text(name, carry)
+        types[name] = carry
+    source = {
+        "plain": "v",
+        "scaled": "v * alpha",
+        "bias": "v + c",
+        "bias_scaled": "v * alpha + c * beta",
+    }[epilogue]
+    if act:
+        source = f"r = {source}\n{ACTS[act]}"
+    body = Emitter(types, texts, caps.i64).program(source, [("out0", carry)])
+    lines = []
+    if c_dtype is not None:
+        lines = ["let at = p.c_o + m * p.c_m + n * p.c_n + ob * p.c_b + ib * p.c_i;"]
+        lines.append(f"let c = {elements.read(c_dtype, 'c_in', 'at', caps)};")
+    if epilogue == "plain" and not act:
+        return [], "", ""
+    function = "\n    ".join([*lines, *body, "return out0;"])
+    t = wgsl_type(carry)
+    return fields, function, f"fn epilogue(v: {t}, m: u32, n: u32, ob: u32, ib: u32) -> {t}"
+
+
+def array_of(dtype: DType, class_: str, caps: Caps) -> str:
+    """How an operand is declared; eight elements at once are words."""
+    return (
+        "array<vec4<u32>>" if class_ in ("8", "o") else elements.array_type(dtype, "v" if class_ in "kr" else "e", caps)
+    )
+
+
+def read4(dtype: DType, var: str, group: str, caps: Caps) -> str:
+    """Four elements as one vector expression; `group` is evaluated once."""
+    lines, _ = elements.read4(dtype, var, group, "x", caps)
+    if len(lines) == 1:
+        return lines[0].removeprefix("let x = ").removesuffix(";")
+    raw = lines[0].removeprefix("let x_w = ").removesuffix(";")
+    return f"widen_{dtype.short}({raw})"
+
+
+def widen(dtypes, caps: Caps) -> list[str]:
+    """The functions that `read4` calls: packed words to a vector of carriers."""
+    found = {}
+    for dtype in dtypes:
+        lines, _ = elements.read4(dtype, "b", "g", "x", caps)
+        if len(lines) == 2 and lines[0].startswith("let x_w"):
+            word = "vec2<u32>" if dtype.size == 2 else "u32"
+            body = lines[1].removeprefix("let x = ").removesuffix(";").replace("x_w", "w")
+            found[dtype.short] = f"fn widen_{dtype.short}(w: {word}) -> vec4<{dtype.carrier}> {{ return {body}; }}"
+    return list(found.values())

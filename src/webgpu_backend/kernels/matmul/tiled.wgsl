@@ -1,0 +1,268 @@
+{% include "matmul/head.wgsl" %}
+{% include "matmul/store.wgsl" %}
+{% if gather %}
+{% include "matmul/gather.wgsl" %}
+{% endif %}
+{% set xyzw = "xyzw" %}
+{% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
+{% set threads = nty * ntx %}
+{% set a4, b4 = t.bm // 4, t.bn // 4 %}
+{% set a_loads = t.bm * t.bk // 4 // threads %}
+{% set b_loads = t.bn * t.bk // 4 // threads %}
+var<workgroup> a_tile: array<vec4<{{ type }}>, {{ t.slices * t.bk * a4 }}>;
+var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.slices * t.bk * b4 }}>;
+
+{# What lies along k is turned on its way into the tile: four rows at a time where a thread has so many, else by elements. #}
+{% macro blocks(class, loads) %}{{ "yes" if t.twist == 2 and class == "k" and loads % 4 == 0 }}{% endmacro %}
+{# Where load l of a thread goes: `row` and `k` within the tile; the row's base is computed once, outside the loop. #}
+{% macro place(x, class, loads, wide4, origin, size) %}
+{% for l in range(loads) %}
+    let {{ x }}id{{ l }} = lid + {{ (l // 4 if blocks(class, loads) else l) * threads }}u;
+{% if class in "kKw" %}
+    let {{ x }}k{{ l }} = ({{ x }}id{{ l }} % {{ t.bk // 4 }}u) * 4u;
+    let {{ x }}row{{ l }} = {{ x }}id{{ l }} / {{ t.bk // 4 }}u{{ " * 4u + %du" % (l % 4) if blocks(class, loads) }};
+{% if class == "w" %}
+    let {{ x }}tap{{ l }} = tap(min({{ origin }} + {{ x }}row{{ l }}, {{ size }} - 1u));
+{% else %}
+    let {{ x }}base{{ l }} = {{ x }}start + min({{ origin }} + {{ x }}row{{ l }}, {{ size }} - 1u) * p.{{ x }}_r;
+{% endif %}
+{% else %}
+    let {{ x }}row{{ l }} = {{ x }}id{{ l }} % {{ wide4 }}u;
+    let {{ x }}k{{ l }} = {{ x }}id{{ l }} / {{ wide4 }}u;
+{% if class == "r" %}
+    let {{ x }}base{{ l }} = {{ x }}start + min({{ origin }} / 4u + {{ x }}row{{ l }}, ({{ size }} + 3u) / 4u - 1u);
+{% elif class in "gtu" %}
+{% for c in range(4) %}
+    let {{ x }}pos{{ l }}_{{ c }} = position(min({{ origin }} + 4u * {{ x }}row{{ l }} + {{ c }}u, {{ size }} - 1u));
+{% endfor %}
+{% else %}
+{% for c in range(4) %}
+    let {{ x }}base{{ l }}_{{ c }} = {{ x }}start + min({{ origin }} + 4u * {{ x }}row{{ l }} + {{ c }}u, {{ size }} - 1u) * p.{{ x }}_r;
+{% endfor %}
+{% endif %}
+{% endif %}
+{% endfor %}
+{% endmacro %}
+{# Loads the tile at k0 into registers; in a checked one what lies past the end of k becomes zero. #}
+{% macro load(x, class, loads, checked) %}
+{% for l in range(loads) %}
+{% set k = "k0 + %sk%d" % (x, l) %}
+{% if class in "gtuw" %}
+{% if class != "w" %}
+        let {{ x }}tap{{ l }} = tap({{ "min(%s, k_last - 1u)" % k if checked else k }});
+{% endif %}
+{% for c in range(4) %}
+{% if class == "w" %}
+{% set kc = "%s + %du" % (k, c) %}
+{% set value = "fetch(%sstart, position(%s), %stap%d)" % (x, "min(%s, k_last - 1u)" % kc if checked else kc, x, l) %}
+{% else %}
+{% set kc = k %}
+{% set value = "fetch(%sstart, %spos%d_%d, %stap%d)" % (x, x, l, c, x, l) %}
+{% endif %}
+{% if checked %}
+        {{ x }}reg{{ l }}.{{ xyzw[c] }} = select({{ zero }}, {{ value }}, {{ kc }} < k_last);
+{% else %}
+        {{ x }}reg{{ l }}.{{ xyzw[c] }} = {{ value }};
+{% endif %}
+{% endfor %}
+{% elif class in "kr" %}
+{% if class == "k" %}
+{% set at = "%sbase%d + (%s) / 4u" % (x, l, "min(%s, p.k - 4u)" % k if checked else k) %}
+{% else %}
+{% set at = "%sbase%d + (%s) * p.%s_k" % (x, l, "min(%s, k_last - 1u)" % k if checked else k, x) %}
+{% endif %}
+{% if checked %}
+        {{ x }}reg{{ l }} = select(vec4<{{ type }}>({{ zero }}), {{ read4(x, at) }}, {{ k }} < k_last);
+{% else %}
+        {{ x }}reg{{ l }} = {{ read4(x, at) }};
+{% endif %}
+{% else %}
+{% for c in range(4) %}
+{% if class == "K" %}
+{% set kc = "%s + %du" % (k, c) %}
+{% set base = "%sbase%d" % (x, l) %}
+{% else %}
+{% set kc = k %}
+{% set base = "%sbase%d_%d" % (x, l, c) %}
+{% endif %}
+        let {{ x }}at{{ l }}_{{ c }} = {{ base }} + ({{ "min(%s, k_last - 1u)" % kc if checked else kc }}) * p.{{ x }}_k;
+{% if checked %}
+        {{ x }}reg{{ l }}.{{ xyzw[c] }} = select({{ zero }}, {{ read(x, "%sat%d_%d" % (x, l, c)) }}, {{ kc }} < k_last);
+{% else %}
+        {{ x }}reg{{ l }}.{{ xyzw[c] }} = {{ read(x, "%sat%d_%d" % (x, l, c)) }};
+{% endif %}
+{% endfor %}
+{% endif %}
+{% endfor %}
+{% endmacro %}
+{# A tile turned on the way in may be twisted every fourth k: else the threads of a row write to one bank. #}
+{% set spread = [32 // t.bk, 1] | max %}
+{% macro slot(class, kk, wide4, first, thread) %}
+{% set twist = kk // 4 * spread % 8 if t.twist and class in "kKw" else 0 %}
+{% if twist %}{{ kk * wide4 }}u + (({{ first }}u + {{ thread }}) ^ {{ twist }}u){% else %}{{ kk * wide4 + first }}u + {{ thread }}{% endif %}
+{% endmacro %}
+{% macro keep(x, class, loads, wide4) %}
+{% for l in range(loads) %}
+{% set group = "(%srow%d / 4u%s)" % (x, l, " ^ %sk%d / 4u * %du %% 8u" % (x, l, spread) if t.twist) %}
+{% if blocks(class, loads) %}
+        {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ l % 4 }}u) * {{ wide4 }}u + {{ group }}] = vec4<{{ type }}>({% for c in range(4) %}{{ x }}reg{{ l // 4 * 4 + c }}.{{ xyzw[l % 4] }}{{ ", " if c < 3 }}{% endfor %});
+{% elif class in "kKw" %}
+{% for c in range(4) %}
+        {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ c }}u) * {{ wide4 }}u + {{ group }}][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
+{% endfor %}
+{% else %}
+        {{ x }}_tile[{{ x }}slot + {{ x }}k{{ l }} * {{ wide4 }}u + {{ x }}row{{ l }}] = {{ x }}reg{{ l }};
+{% endif %}
+{% endfor %}
+{% endmacro %}
+{# The tile at k0 of both operands, into registers. #}
+{% macro fetch() %}
+{% if whole %}
+{{ load("a", a_class, a_loads, false) }}
+{{ load("b", b_class, b_loads, false) }}
+{% else %}
+        if (k0 + {{ t.bk }}u <= k_last) {
+{{ load("a", a_class, a_loads, false) }}
+{{ load("b", b_class, b_loads, false) }}
+        } else {
+{{ load("a", a_class, a_loads, true) }}
+{{ load("b", b_class, b_loads, true) }}
+        }
+{% endif %}
+{% endmacro %}
+{% macro compute() %}
+{% for kk in range(t.bk) %}
+        {
+{% for g in range(t.tm // 4) %}
+            let a{{ g }} = a_tile[aslot + {{ slot(a_class, kk, a4, g * nty, "ty") | trim }}];
+{% endfor %}
+{% for h in range(t.tn // 4) %}
+            let b{{ h }} = b_tile[bslot + {{ slot(b_class, kk, b4, h * ntx, "tx") | trim }}];
+{% endfor %}
+{% for i in range(t.tm) %}
+{% for h in range(t.tn // 4) %}
+            c{{ i }}_{{ h }} += a{{ i // 4 }}.{{ xyzw[i % 4] }} * b{{ h }};
+{% endfor %}
+{% endfor %}
+        }
+{% endfor %}
+{% endmacro %}
+
+@compute @workgroup_size({{ threads * t.slices }})
+fn main(@builtin(local_invocation_index) {{ "local" if t.slices > 1 else "lid" }}: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+    let group = wid.x + wid.y * nwg.x;
+    if (group >= p.total) {
+        return;
+    }
+{% if t.slices > 1 %}
+    // {{ t.slices }} teams of threads share the tile: each takes a part of k, with memory of its own.
+    let lid = local % {{ threads }}u;
+    let slice = local / {{ threads }}u;
+{% endif %}
+{% include "matmul/place.wgsl" %}
+    let split = z % p.splits;
+{% if summed %}
+    let ob = z / p.splits;
+    let ib = 0u;
+    let first = split * p.chunk;
+    let last = min(first + p.chunk, p.inner);
+    let k_first = 0u;
+    let k_last = p.k;
+{% else %}
+    let ob = (z / p.splits) / p.inner;
+    let ib = (z / p.splits) % p.inner;
+{% if t.slices > 1 %}
+    let k_end = min(split * p.chunk + p.chunk, p.k);
+    // As long for every team, for the barriers' sake: a part that ends early adds zeros.
+    let length = (k_end - split * p.chunk + {{ t.slices * t.bk - 1 }}u) / {{ t.slices * t.bk }}u * {{ t.bk }}u;
+    let k_first = split * p.chunk + slice * length;
+    let k_last = min(k_first + length, k_end);
+{% else %}
+    let k_first = split * p.chunk;
+    let k_last = min(k_first + p.chunk, p.k);
+{% endif %}
+{% endif %}
+{% if t.slices == 1 %}
+    let length = k_last - k_first;
+{% endif %}
+{% for i in range(t.tm) %}
+{% for h in range(t.tn // 4) %}
+    var c{{ i }}_{{ h }} = vec4<{{ type }}>({{ zero }});
+{% endfor %}
+{% endfor %}
+{% for l in range(a_loads) %}
+    var areg{{ l }} = vec4<{{ type }}>({{ zero }});
+{% endfor %}
+{% for l in range(b_loads) %}
+    var breg{{ l }} = vec4<{{ type }}>({{ zero }});
+{% endfor %}
+{% if t.slices > 1 %}
+    let aslot = slice * {{ t.bk * a4 }}u;
+    let bslot = slice * {{ t.bk * b4 }}u;
+{% else %}
+    const aslot = 0u;
+    const bslot = 0u;
+{% endif %}
+{% if summed %}
+    for (var part = first; part < last; part++) {
+    let astart = p.a_o + ob * p.a_b + part * p.a_i;
+    let bstart = p.b_o + ob * p.b_b + part * p.b_i;
+{% else %}
+    let astart = p.a_o + ob * p.a_b + ib * p.a_i;
+    let bstart = p.b_o + ob * p.b_b + ib * p.b_i;
+{% endif %}
+{{ place("a", a_class, a_loads, a4, "m0", "p.m") }}
+{{ place("b", b_class, b_loads, b4, "n0", "p.n") }}
+    {
+        let k0 = k_first;
+{{ fetch() }}
+    }
+    for (var done = 0u; done < length; done += {{ t.bk }}u) {
+{{ keep("a", a_class, a_loads, a4) }}
+{{ keep("b", b_class, b_loads, b4) }}
+        workgroupBarrier();
+        // The next tile is under way while this one is used; {{ "after the last one that is read again" if whole else "past the end it is zeros" }}.
+        {
+            let k0 = {{ "min(k_first + done + %du, k_last - %du)" % (t.bk, t.bk) if whole else "k_first + done + %du" % t.bk }};
+{{ fetch() }}
+        }
+{{ compute() }}
+        workgroupBarrier();
+    }
+{% for half in halving %}
+{# The tiles are done with: half of the teams hand their sums over there, so many rows of a thread at a time. #}
+{% set rows = [2 * t.bk * t.tm // t.bn, t.tm] | min %}
+{% for first in range(0, t.tm, rows) %}
+    if (slice >= {{ half }}u && slice < {{ 2 * half }}u) {
+{% for i in range(first, [first + rows, t.tm] | min) %}
+{% for h in range(t.tn // 4) %}
+        a_tile[{{ ((i - first) * t.tn // 4 + h) * half * threads }}u + (slice - {{ half }}u) * {{ threads }}u + lid] = c{{ i }}_{{ h }};
+{% endfor %}
+{% endfor %}
+    }
+    workgroupBarrier();
+    if (slice < {{ half }}u) {
+{% for i in range(first, [first + rows, t.tm] | min) %}
+{% for h in range(t.tn // 4) %}
+        c{{ i }}_{{ h }} += a_tile[{{ ((i - first) * t.tn // 4 + h) * half * threads }}u + slice * {{ threads }}u + lid];
+{% endfor %}
+{% endfor %}
+    }
+    workgroupBarrier();
+{% endfor %}
+{% endfor %}
+{% if t.slices > 1 %}
+    if (slice > 0u) {
+        return;
+    }
+{% endif %}
+{% if summed %}
+    }
+{% endif %}
+    let base = p.o_o + ob * p.o_b + ib * p.o_i + split * p.o_s;
+{% for i in range(t.tm) %}
+{% for h in range(t.tn // 4) %}
+    store({% for j in range(4) %}c{{ i }}_{{ h }}.{{ xyzw[j] }}, {% endfor %}m0 + {{ (i // 4) * nty * 4 + i % 4 }}u + ty * 4u, n0 + {{ h * ntx * 4 }}u + tx * 4u, base, ob, ib);
+{% endfor %}
+{% endfor %}
+}

@@ -1,0 +1,119 @@
+"""The tuning table of matrix products: tiles by adapter class, and what a product costs with each.
+
+`python -m benchmarks.tune` measures the rows for an adapter and writes them to a file that `WEBGPU_TUNING` names.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ... import env
+from ...program import Caps
+
+
+class Tile(NamedTuple):
+    """A row of the tuning table. `bk` 0: no workgroup memory, each thread reads for itself."""
+
+    bm: int  # rows of the output per workgroup (per thread without workgroup memory)
+    bn: int
+    bk: int  # depth of the tile in workgroup memory
+    tm: int  # rows and columns per thread
+    tn: int
+    warp: int = 4  # of 32 threads that run together, how many lie along the rows
+    twist: int = 0  # 1: rows of a turned tile are spread over the banks, from 32 rows; 2: and turned four at once
+    slices: int = 1  # teams of threads in a workgroup, each with a part of k; a power of two
+    rate: float = 1.0  # TFLOP/s of the adapter when it is full
+    alone: float = 1.0  # time of a workgroup that has its unit to itself, over its share of a full one
+
+
+@dataclass(frozen=True)
+class Tuning:
+    units: int  # workgroups that run without sharing anything
+    tiles: tuple[Tile, ...]
+    halves: tuple[Tile, ...]  # with sums of a few products in f16, where the adapter has it
+    launch: float  # microseconds of one more dispatch, which waits for the one before
+    bandwidth: float  # bytes a microsecond
+
+
+# Measured on a card of 132 units; what differs between cards is mostly the scale of all rates, which changes no choice.
+GPU = Tuning(
+    132,
+    (
+        Tile(128, 256, 16, 8, 16, twist=1, rate=46.5, alone=1.02),
+        Tile(128, 64, 16, 8, 8, twist=2, rate=44.5, alone=1.25),
+        Tile(128, 64, 16, 8, 8, twist=1, slices=2, rate=38.6, alone=1.03),
+        Tile(64, 64, 32, 8, 4, twist=1, rate=41.4, alone=1.5),
+        Tile(32, 32, 16, 4, 4, rate=29.0, alone=2.5),
+        Tile(32, 32, 16, 4, 4, slices=4, rate=27.7, alone=1.5),
+        Tile(16, 16, 16, 4, 4, slices=16, rate=11.5, alone=2.4),
+    ),
+    (Tile(128, 128, 32, 8, 4, rate=72.3, alone=1.0), Tile(64, 64, 32, 8, 4, rate=70.5, alone=1.5)),
+    10.0,
+    3e6,
+)
+# Without workgroup memory, largest first. The first tile with enough threads is taken.
+CPU = (Tile(16, 8, 0, 16, 8), Tile(8, 8, 0, 8, 8), Tile(4, 8, 0, 4, 8), Tile(1, 8, 0, 1, 8))
+LEAST = Tile(32, 32, 16, 4, 4)  # for a table of which no row fits
+# Types that no vector instruction serves: a small tile of scalars per thread.
+WIDE = Tile(2, 4, 0, 2, 4)
+
+
+_used: Tuning | None = None
+
+
+def tuning() -> Tuning:
+    """The rows of the file that `WEBGPU_TUNING` names, or the built-in ones."""
+    global _used
+    if _used is None:
+        _used = GPU
+        if env.TUNING:
+            with open(env.TUNING, encoding="utf-8") as file:
+                _used = from_json(json.load(file))
+    return _used
+
+
+def use(table: Tuning | None) -> None:
+    """Replaces the table for the plans made from now on; None goes back to the usual one."""
+    global _used
+    _used = table
+
+
+def from_json(rows: dict) -> Tuning:
+    lists = {name: tuple(Tile(**row) for row in rows[name]) for name in ("tiles", "halves")}
+    return Tuning(rows["units"], **lists, launch=rows["launch"], bandwidth=rows["bandwidth"])
+
+
+def to_json(table: Tuning) -> dict:
+    rows = {name: [row._asdict() for row in getattr(table, name)] for name in ("tiles", "halves")}
+    return {"units": table.units, **rows, "launch": table.launch, "bandwidth": table.bandwidth}
+
+
+def fits(tile: Tile, caps: Caps) -> bool:
+    nty, ntx = tile.bm // tile.tm, tile.bn // tile.tn
+    across = min(nty * ntx, 32) // tile.warp
+    stored = tile.slices * tile.bk * (tile.bm + tile.bn) * 4  # of halves two tiles
+    whole = tile.warp % 2 == 0 and nty % tile.warp == 0 and across and ntx % across == 0
+    # Threads move whole vectors of four; teams hand over whole rows.
+    whole = whole and all(x * tile.bk % (4 * nty * ntx) == 0 for x in (tile.bm, tile.bn))
+    whole = whole and (tile.slices == 1 or 2 * tile.bk * tile.tm >= tile.bn)
+    return bool(whole) and nty * ntx * tile.slices <= caps.workgroup_size and stored <= caps.workgroup_bytes
+
+
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+SPLIT_DEPTH = 128  # a split of k is at least this long
+
+
+def cost(tile: Tile, parts: int, m: int, n: int, k: int, batch: int) -> float:
+    """Microseconds: waves of workgroups, and the sums of the parts that k is cut into."""
+    table = tuning()
+    groups = batch * -(-m // tile.bm) * -(-n // tile.bn) * parts
+    waves = -(-groups // table.units)
+    waves += (tile.alone - 1) / waves  # a few workgroups a unit do not fill it either
+    time = waves * 2.0 * tile.bm * tile.bn * -(-k // parts) * table.units / (tile.rate * 1e6)
+    return time if parts == 1 else time + table.launch + parts * batch * m * n * 8 / table.bandwidth
+
+
+def choose(rows, m: int, n: int, k: int, batch: int, most: int = 64) -> tuple[float, Tile, int]:
+    """Microseconds, tile and parts of k that should take the least time."""
+    parts = [s for s in SPLITS if s == 1 or (s <= most and k >= s * SPLIT_DEPTH)]
+    return min((cost(tile, s, m, n, k, batch), tile, s) for tile in rows for s in parts)

@@ -1,0 +1,1 @@
+"""Elementwise kernels: one expression over any dtypes, layouts and broadcasts, and several fused to one."""

@@ -1,0 +1,1 @@
+"""What each distribution makes of Philox's words."""

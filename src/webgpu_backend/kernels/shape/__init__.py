@@ -1,0 +1,1 @@
+"""Tensors made from positions, joined or rearranged."""

@@ -1,0 +1,1 @@
+"""From expressions to WGSL: templates, the function library, how elements are read and written."""

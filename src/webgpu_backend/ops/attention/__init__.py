@@ -1,0 +1,1 @@
+"""Scaled dot product attention, and the transformer layers that torch calls as one operator."""

@@ -1,0 +1,301 @@
+"""scaled_dot_product_attention: the fused kernels where they apply, torch's own composite elsewhere."""
+
+import math
+
+import torch
+
+from ... import tensor as T
+from ...dtypes import Unsupported
+from ...kernels.attention import plans
+from ...kernels.attention.single import MAX_HEAD, Mask, Shape, Strides
+from ...plan import caps, launch, planned
+from ..random.streams import DEFAULT
+from ..shape.copy import fill
+from ..table import custom, traced
+
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+# Scores up to this many are cheaper as products on a software adapter, which has no use for workgroup memory.
+SMALL_SCORES = {"gpu": 0, "cpu": 1 << 24}
+
+
+def _strides(x: torch.Tensor) -> Strides:
+    return Strides(x.storage_offset(), *x.stride()[:3])
+
+
+def _ready(x: torch.Tensor) -> torch.Tensor:
+    """Rows of four-element groups; a copy only where the layout forbids that."""
+    b, h, r, e = x.stride()
+    if e == 1 and not (b % 4 or h % 4 or r % 4 or x.storage_offset() % 4):
+        return x
+    return x.clone(memory_format=torch.contiguous_format)  # contiguous() would leave a tensor where its storage has it
+
+
+def _mask(mask: torch.Tensor | None, shape: Shape) -> tuple[torch.Tensor | None, Mask | None]:
+    if mask is None:
+        return None, None
+    full = (shape.batch, shape.heads, shape.l, shape.s)
+    lead = (1,) * (4 - mask.dim())
+    sizes, strides = (*lead, *mask.shape), (*lead, *mask.stride())
+    if any(size not in (1, wanted) for size, wanted in zip(sizes, full)):
+        mask.expand(full)  # raises
+    strides = [0 if size == 1 else stride for size, stride in zip(sizes, strides)]
+    return mask, Mask(T.dtype_of(mask), mask.storage_offset(), *strides)
+
+
+def _shape(q, k, v) -> Shape:
+    return Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3])
+
+
+@planned
+def forward(q, k, v, mask, causal: bool, scale: float, dropout: float, draw):
+    """Four-dimensional operands; returns the output and the rows' log-sum-exp, in powers of two."""
+    q, k, v = _ready(q), _ready(k), _ready(v)
+    shape = _shape(q, k, v)
+    mask, how = _mask(mask, shape)
+    operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v)}
+    out = T.empty((*q.shape[:3], shape.v), q.dtype)
+    lse = T.empty(q.shape[:3], torch.float32)
+    plan = plans.forward(shape, T.dtype_of(q), operands, how, causal, scale, dropout, caps())
+    launch(plan, q, k, v, mask, lse, out, draw=draw)
+    return out, lse
+
+
+@planned
+def backward(
+    grad, q, k, v, mask, out, lse, causal: bool, scale: float, dropout: float, draw, wanted: tuple, together: bool
+):
+    """Gradients of q, k and v; `wanted` says which. `together`: one kernel, in which dq is summed in any order."""
+    q, k, v, grad = _ready(q), _ready(k), _ready(v), _ready(grad)
+    shape = _shape(q, k, v)
+    mask, how = _mask(mask, shape)
+    dtype = T.dtype_of(q)
+    operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v), "g": _strides(grad)}
+    dq = dk = dv = None
+    both = wanted[1] or wanted[2]
+    if both:
+        dk, dv = T.empty(k.shape, k.dtype), T.empty(v.shape, v.dtype)
+    fused = wanted[0] and both and together and not dropout and plans.fuses(shape, dtype, scale, caps())
+    if fused:
+        dq = fill(T.empty(q.shape, torch.float32), 0)
+    elif wanted[0]:
+        dq = T.empty(q.shape, q.dtype)
+    plan = plans.backward(shape, dtype, operands, how, causal, scale, dropout, (wanted[0], both), fused, caps())
+    launch(plan, q, k, v, grad, mask, out, lse, dq, dk, dv, draw=draw)
+    return dq.to(q.dtype) if fused else dq, dk, dv
+
+
+@planned
+def _output(*args):
+    """Where no gradient follows."""
+    return forward(*args)[0]
+
+
+class Attention(torch.autograd.Function):
+    """The fused kernels with their gradient; a gradient of that is torch's, through the composed formula."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, mask, *rest):
+        out, lse = forward(q, k, v, mask, *rest)
+        ctx.save_for_backward(q, k, v, mask, out, lse)
+        ctx.causal, ctx.scale, ctx.dropout, ctx.draw = rest
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, mask, out, lse = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[:3]
+        if torch.is_grad_enabled():
+            if ctx.dropout:
+                raise NotImplementedError("webgpu: the second derivative of attention with dropout")
+            return (*_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 5)
+        with torch.no_grad():
+            together = not torch.are_deterministic_algorithms_enabled()
+            rest = (ctx.causal, ctx.scale, ctx.dropout, ctx.draw, wanted, together)
+            return (*backward(grad, q, k, v, mask, out, lse, *rest), *[None] * 5)
+
+
+class Products(torch.autograd.Function):
+    """Few scores of a narrow dtype, as products of float32 that round where PyTorch's fused kernel for the CPU does:
+    weights, relative to their row's largest, before they meet v; the output before it meets its gradient."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, mask, causal, scale):
+        wide_q, wide_k, wide_v = _wide(q, k, v)
+        scores = (wide_q * scale) @ wide_k.mT
+        allowed = mask
+        if causal:
+            allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+        if allowed is not None:
+            narrow = allowed.dtype != torch.bool
+            scores = scores + allowed.float() if narrow else scores.masked_fill(~allowed, -math.inf)
+        weights = torch._safe_softmax(scores, -1)
+        most = weights.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+        out = ((weights / most).to(q.dtype).float() @ wide_v).mul_(most).to(q.dtype)
+        ctx.save_for_backward(q, k, v, mask, out, weights)
+        ctx.causal, ctx.scale = causal, scale
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, mask, out, weights = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[:3]
+        if torch.is_grad_enabled():
+            return (*_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 3)
+        dtype, groups = q.dtype, q.shape[-3] // k.shape[-3]
+        wide_q, wide_k, wide_v = _wide(q, k, v)
+        grad = grad.float()
+        dq = dk = dv = None
+        if wanted[0] or wanted[1]:
+            delta = (grad * out).sum(-1, keepdim=True)
+            scores = (grad @ wide_v.mT).sub_(delta).mul_(weights)
+        if wanted[0]:
+            dq = (scores @ wide_k).mul_(ctx.scale).to(dtype)
+        if wanted[1]:
+            dk = _ungrouped(scores.mT @ wide_q, groups).mul_(ctx.scale).to(dtype)
+        if wanted[2]:
+            dv = _ungrouped(weights.mT @ grad, groups).to(dtype)
+        return (dq, dk, dv, *[None] * 3)
+
+
+def _wide(q, k, v) -> list[torch.Tensor]:
+    groups = q.shape[-3] // k.shape[-3]
+    return [q.float(), *[t.float().repeat_interleave(groups, -3) if groups > 1 else t.float() for t in (k, v)]]
+
+
+def _ungrouped(x: torch.Tensor, groups: int) -> torch.Tensor:
+    """Gradients of heads that several queries' heads share."""
+    return x.unflatten(-3, (-1, groups)).sum(-3) if groups > 1 else x
+
+
+def _differentiable(grad, q, k, v, mask, causal, scale, wanted) -> list[torch.Tensor | None]:
+    """Gradients that have gradients."""
+    q, k, v = (x.view_as(x) for x in (q, k, v))  # one tensor may be all three
+    inputs = [x for x, w in zip((q, k, v), wanted) if w]
+    grads = iter(torch.autograd.grad(_composed(q, k, v, mask, causal, scale), inputs, grad, create_graph=True))
+    return [next(grads) if w else None for w in wanted]
+
+
+def _composed(q, k, v, mask, causal, scale):
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(mask.logical_not(), -math.inf)
+    shared = q.shape[-3] != k.shape[-3]
+    return torch.ops.aten._scaled_dot_product_attention_math(
+        q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=shared
+    )[0]
+
+
+def _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> None:
+    """Raises Unsupported for what torch's composite takes, which also words the errors."""
+    if torch._C._are_functorch_transforms_active():
+        raise Unsupported("webgpu: transforms see torch's composite")
+    q, k, v, dtype = query.shape, key.shape, value.shape, query.dtype
+    same = dtype is key.dtype is value.dtype and dtype in _DTYPES
+    if not same or min(len(q), len(k), len(v)) < 3 or not 0.0 <= dropout_p <= 1.0:
+        raise Unsupported("webgpu: attention with mixed dtypes or fewer than three dimensions")
+    if 0 in q or 0 in k or 0 in v or any([t.device.type != T.NAME for t in (query, key, value)]):
+        raise Unsupported("webgpu: attention over nothing, or over two devices")
+    e = q[-1]
+    if e % 4 or v[-1] % 4 or max(e, v[-1]) > MAX_HEAD or k[-1] != e or k[-2] != v[-2]:
+        raise Unsupported("webgpu: attention heads of this size")
+    if k[:-3] != q[:-3] or v[:-3] != q[:-3]:
+        raise Unsupported("webgpu: attention with broadcast batches")
+    if k[-3] != v[-3] or (q[-3] != k[-3] and (not enable_gqa or q[-3] % k[-3])):
+        raise Unsupported("webgpu: attention with these heads")
+    if attn_mask is not None:
+        known = attn_mask.dtype in (torch.bool, query.dtype) and attn_mask.device.type == T.NAME
+        if not known or is_causal or attn_mask.requires_grad or attn_mask.dim() > 4 or query.dim() > 4:
+            raise Unsupported("webgpu: attention with this mask")
+
+
+@custom("scaled_dot_product_attention")
+@custom("scaled_dot_product_attention", key="AutogradPrivateUse1")
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
+):
+    _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    e = query.shape[-1]
+    if query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
+        if query.dtype == torch.float32 or dropout_p:
+            raise Unsupported("webgpu: few scores are cheaper as products")
+        if query.dim() == 4 and torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value)):
+            scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
+            flat = [_four(t) for t in (query, key, value)]
+            return Products.apply(*flat, attn_mask, is_causal, scale)
+        # Products of narrow dtypes would round the scores: as wide as the fused kernels compute.
+        wide = [t.float() for t in (query, key, value)]
+        if attn_mask is not None and attn_mask.dtype != torch.bool:
+            attn_mask = attn_mask.float()
+        return _composed(*wide, attn_mask, is_causal, scale).to(query.dtype)
+    scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
+    draw = DEFAULT.take(4) if dropout_p else None  # for this call alone: see DROPOUT in the kernels
+    q, k, v = _four(query), _four(key), _four(value)
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        out = Attention.apply(q, k, v, attn_mask, is_causal, scale, dropout_p, draw)
+    else:
+        out = _output(q, k, v, attn_mask, is_causal, scale, dropout_p, draw)
+    return out if query.dim() == 4 else out.reshape(*query.shape[:-1], value.shape[-1])
+
+
+def _four(t: torch.Tensor) -> torch.Tensor:
+    if t.is_neg():
+        t = t.resolve_neg()
+    return t if t.dim() == 4 else t.reshape(-1, *t.shape[-3:])
+
+
+# -- in graphs: operators of our own, with the kernels' outputs as they lie
+
+_library = torch.library.Library("webgpu_backend", "DEF")
+_library.define("attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale) -> (Tensor, Tensor)")
+_library.define(
+    "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor lse, bool causal, "
+    "float scale) -> (Tensor, Tensor, Tensor)"
+)
+_ours = torch.ops.webgpu_backend
+
+
+@torch.library.impl(_library, "attention", "PrivateUse1")
+def _attention(q, k, v, mask, causal, scale):
+    return forward(q, k, v, mask, causal, scale, 0.0, None)
+
+
+@torch.library.impl(_library, "attention_backward", "PrivateUse1")
+def _attention_backward(grad, q, k, v, mask, out, lse, causal, scale):
+    together = not torch.are_deterministic_algorithms_enabled()
+    return backward(grad, q, k, v, mask, out, lse, causal, scale, 0.0, None, (True, True, True), together)
+
+
+@torch.library.register_fake("webgpu_backend::attention", lib=_library)
+def _attention_shapes(q, k, v, mask, causal, scale):
+    return q.new_empty((*q.shape[:3], v.shape[3])), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+@torch.library.register_fake("webgpu_backend::attention_backward", lib=_library)
+def _attention_backward_shapes(grad, q, k, v, mask, out, lse, causal, scale):
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+def _attention_saves(ctx, inputs, output):
+    q, k, v, mask, ctx.causal, ctx.scale = inputs
+    ctx.save_for_backward(q, k, v, mask, *output)
+
+
+def _attention_gradient(ctx, grad, _):
+    found = _ours.attention_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.scale)
+    return (*found, None, None, None)
+
+
+torch.library.register_autograd(
+    "webgpu_backend::attention", _attention_gradient, setup_context=_attention_saves, lib=_library
+)
+
+
+@traced("scaled_dot_product_attention")
+def traced_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
+):
+    _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    e = query.shape[-1]
+    if dropout_p or query.dim() != 4 or query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
+        raise Unsupported("webgpu: a graph has torch's own attention here")
+    scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
+    return _ours.attention(query, key, value, attn_mask, is_causal, scale)[0]

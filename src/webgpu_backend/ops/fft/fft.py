@@ -1,0 +1,190 @@
+"""Fourier transforms of any length over any dimensions."""
+
+import math
+from functools import lru_cache
+
+import torch
+from torch._prims_common import canonicalize_dim
+
+from ... import tensor as T
+from ...dtypes import Unsupported
+from ...kernels.fft import fft
+from ...kernels.layout import numel, spread
+from ...plan import caps, constant, launch
+from ...program import Step
+from ..by_index import run
+from ..sort.scan import blocks_of
+from ..table import custom
+
+
+def _scale(normalization: int, count: int) -> float:
+    """torch's fft_norm_mode: 0 none, 1 by the root of the number of elements, 2 by that number."""
+    return (1.0, 1.0 / math.sqrt(count), 1.0 / count)[normalization] if count else 1.0
+
+
+def _launch(found: fft.Local, x: torch.Tensor, out: torch.Tensor, count: int, inner: int, forward: bool, scale: float):
+    params = found.pack.pack(count, inner, x.storage_offset(), 1.0 if forward else -1.0, scale)
+    launch(Step(found.program, params, spread(-(-count // found.batch), caps())), x, out)
+    return out
+
+
+def _local(x: torch.Tensor, sizes, out_shape, load: str, store: str, forward: bool, scale: float):
+    """The transform in one dispatch, with what comes before and after it, or in two; None where it does not fit."""
+    outer, length, inner = sizes
+    if length & (length - 1) and outer * length * inner < fft.WORTH:
+        return None
+    found = fft.local(length, inner > 1, load, store, caps())
+    if found is not None:
+        out = T.empty(out_shape, torch.float32 if store == "real" else torch.complex64)
+        return _launch(found, x, out, outer * inner, inner, forward, scale)
+    whole = inner == 1 and store == "complex" and not length & (length - 1)
+    parts = fft.halves(length, load, caps()) if whole else None
+    if parts is None:
+        return None
+    first, one, other = parts
+    rest = length // first
+    work = _launch(one, x, T.empty(out_shape, torch.complex64), outer * rest, rest, forward, scale)
+    return _launch(other, work, T.empty(out_shape, torch.complex64), outer * first, first, forward, 1.0)
+
+
+def transform(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tensor:
+    """The transform of contiguous complex `x` along the middle of (outer, length, inner), times `scale`."""
+    length = sizes[1]
+    radices = fft.radices(length)
+    if length == 1:
+        return x * scale if scale != 1.0 else x
+    if radices is None:
+        return _bluestein(x, sizes, forward, scale)
+    done = _local(x, sizes, x.shape, "complex", "complex", forward, scale)
+    if done is not None:
+        return done
+    if caps().kind == "gpu":
+        radices = sorted(radices)  # a thread's outputs of the first pass are neighbours: few of them
+    sign = 1.0 if forward else -1.0
+    source, done, spare = x, 1, None
+    for step, radix in enumerate(radices):
+        out = spare if spare is not None else T.empty(x.shape, torch.complex64)
+        kernel = fft.pass_kernel(radix, caps())
+        threads = numel(sizes) // radix
+        last = step == len(radices) - 1
+        params = kernel.pack.pack(
+            threads, length, sizes[2], done, sign, scale if last else 1.0, source.storage_offset()
+        )
+        launch(Step(kernel.program, params, kernel.grid(threads, caps())), source, out)
+        spare = source if source is not x else None
+        source = out
+        done *= radix
+    return source
+
+
+@lru_cache(maxsize=16)
+def _chirp_spectrum(length: int, padded: int, adapter) -> torch.Tensor:
+    """The transform of the chirp filter, kept because every call with this length needs it."""
+
+    def make():
+        filter_ = T.empty((padded,), torch.complex64)
+        run(fft.kernel("chirp", adapter), (), (filter_,), length, 1, padded, 1.0, 1.0)
+        return transform(filter_, (1, padded, 1), True, 1.0)
+
+    return constant(make)
+
+
+def _bluestein(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tensor:
+    """A transform of any length as a convolution with a chirp, through lengths that are powers of two."""
+    outer, length, inner = sizes
+    padded = fft.padded_length(length)
+    rows = outer * inner
+    sign = 1.0 if forward else -1.0
+    spectrum = _chirp_spectrum(length, padded, caps())
+    work = T.empty((rows, padded), torch.complex64)
+    run(fft.kernel("chirp_in", caps()), (x,), (work,), length, inner, padded, sign, 1.0)
+    product = T.empty((rows, padded), torch.complex64)
+    turned = transform(work, (rows, padded, 1), True, 1.0)
+    run(fft.kernel("chirp_mul", caps()), (turned, spectrum), (product,), length, inner, padded, 1.0, 1.0)
+    back = transform(product, (rows, padded, 1), False, 1.0 / padded)
+    out = T.empty(x.shape, torch.complex64)
+    run(fft.kernel("chirp_out", caps()), (back,), (out,), length, inner, padded, sign, scale)
+    return out
+
+
+def _complex(x: torch.Tensor) -> torch.Tensor:
+    if x.dtype in (torch.float64, torch.complex128) or (x.is_complex() and x.dtype is not torch.complex64):
+        raise Unsupported(f"webgpu: no Fourier transform of {x.dtype}")
+    return x.to(torch.complex64).resolve_conj().resolve_neg().contiguous()
+
+
+def _dims(x: torch.Tensor, dim) -> list[int]:
+    return [canonicalize_dim(x.dim(), d) for d in dim]
+
+
+def _over(x: torch.Tensor, dims: list[int], forward: bool, scale: float) -> torch.Tensor:
+    if not dims:
+        return x * scale if scale != 1.0 else x
+    for k, d in enumerate(reversed(dims)):
+        x = transform(x, blocks_of(x.shape, d), forward, scale if k == len(dims) - 1 else 1.0)
+    return x
+
+
+@custom("_fft_c2c")
+def fft_c2c(self, dim, normalization, forward):
+    x = _complex(self)
+    dims = _dims(self, dim)
+    if not x.numel():
+        return T.empty(x.shape, torch.complex64)
+    out = _over(x, dims, forward, _scale(normalization, numel([x.shape[d] for d in dims])))
+    return out.clone() if out is x or out.data_ptr() == self.data_ptr() else out
+
+
+@custom("_fft_r2c")
+def fft_r2c(self, dim, normalization, onesided):
+    dims = _dims(self, dim)
+    shape = list(self.shape)
+    last = dims[-1]
+    half = shape[last] // 2 + 1
+    scale = _scale(normalization, numel([shape[d] for d in dims]))
+    if self.numel() and self.dtype is torch.float32:
+        sizes = blocks_of(shape, last)
+        made = [half if onesided and d == last else s for d, s in enumerate(shape)]
+        x = self.resolve_neg().contiguous()
+        out = _local(x, sizes, made, "real", "half", True, scale) if onesided else None
+        if out is None:
+            out = _local(x, sizes, shape, "real", "complex", True, scale)
+            if out is not None and onesided:
+                out = out.narrow(last, 0, half).contiguous()
+        if out is not None:
+            return _over(out, dims[:-1], True, 1.0)
+    x = _complex(self)
+    if not x.numel():
+        if onesided:
+            shape[last] = half
+        return T.empty(shape, torch.complex64)
+    x = transform(x, blocks_of(x.shape, last), True, scale)
+    if onesided:
+        x = x.narrow(last, 0, half).contiguous()
+    return _over(x, dims[:-1], True, 1.0)
+
+
+@custom("_fft_c2r")
+def fft_c2r(self, dim, normalization, last_dim_size):
+    dims = _dims(self, dim)
+    last = dims[-1]
+    shape = list(self.shape)
+    shape[last] = last_dim_size
+    x = _complex(self)
+    out = T.empty(shape, torch.float32)
+    if not out.numel():
+        return out
+    scale = _scale(normalization, numel([shape[d] for d in dims]))
+    x = _over(x, dims[:-1], False, 1.0)
+    half = last_dim_size // 2 + 1
+    if x.shape[last] != half:
+        x = x.narrow(last, 0, half).contiguous()
+    sizes = blocks_of(shape, last)
+    done = _local(x, sizes, shape, "hermitian", "real", False, scale)
+    if done is not None:
+        return done
+    whole = T.empty(shape, torch.complex64)
+    run(fft.kernel("hermitian", caps()), (x,), (whole,), sizes[1], sizes[2], 0, 1.0, 1.0)
+    whole = transform(whole, sizes, False, scale)
+    run(fft.kernel("real", caps()), (whole,), (out,), sizes[1], sizes[2], 0, 1.0, 1.0)
+    return out

@@ -1,0 +1,1 @@
+"""Pooling, interpolation, sampling and sliding windows."""

@@ -1,0 +1,83 @@
+"""grid_sampler_2d and grid_sampler_3d with gradients of both arguments."""
+
+import torch
+
+from ... import tensor as T
+from ...dtypes import Unsupported
+from ...kernels.image import grid_sample
+from ...kernels.layout import numel
+from ...plan import caps
+from ..by_index import run
+from ..table import custom
+from .pool import _spatial, _strides
+
+
+def _kernel(kind: str, dims: int, x, mode: int, padding: int, corners: bool):
+    if x.dtype not in T.DTYPES:
+        raise Unsupported(f"webgpu: grid_sampler has no kernel for {x.dtype}")
+    names = grid_sample.MODES[mode], grid_sample.PADDINGS[padding]
+    return grid_sample.kernel(kind, *names, dims, bool(corners), T.dtype_of(x), caps())
+
+
+def _numbers(x, points, dims: int) -> tuple:
+    return (x.shape[1], *_spatial(x.shape, dims), *_spatial(points, dims), *_strides(x, dims))
+
+
+def _forward(dims: int, x, grid, mode, padding, corners):
+    points = grid.shape[1:-1]
+    out = T.empty((x.shape[0], x.shape[1], *points), x.dtype)
+    kernel = _kernel("forward", dims, x, mode, padding, corners)
+    run(kernel, (x, grid.contiguous()), (out,), *_numbers(x, points, dims))
+    return out
+
+
+def _backward(dims: int, grad, x, grid, mode, padding, corners, mask):
+    points = grid.shape[1:-1]
+    numbers = _numbers(x, points, dims)
+    grad, grid = grad.contiguous(), grid.contiguous()
+    grad_input = grad_grid = None
+    if mask[0]:
+        grad_input = _to_input(dims, grad, x, grid, mode, padding, corners, numbers)
+    if mask[1]:
+        grad_grid = T.empty(grid.shape, grid.dtype)
+        if mode == 1 or not grad.numel():
+            grad_grid.zero_()
+        else:
+            run(_kernel("backward", dims, x, mode, padding, corners), (x, grid, grad), (grad_grid,), *numbers)
+    return grad_input, grad_grid
+
+
+def _to_input(dims: int, grad, x, grid, mode, padding, corners, numbers):
+    """Points lie anywhere, so their gradients are scattered by the elements they read."""
+    batch, channels = x.shape[:2]
+    points, area = numel(grid.shape[1:-1]), numel(x.shape[2:])
+    result = torch.zeros((batch, channels, area), dtype=torch.float32, device=x.device)
+    if grad.numel() and result.numel():
+        taps = grid_sample.TAPS[grid_sample.MODES[mode]] ** dims
+        where = T.empty((batch, taps, points), torch.int64)
+        share = T.empty((batch, taps, points), torch.float32)
+        run(_kernel("taps", dims, x, mode, padding, corners), (grid,), (where, share), *numbers)
+        sent = grad.reshape(batch, channels, 1, points).float() * share.reshape(batch, 1, taps, points)
+        index = where.reshape(batch, 1, taps * points).expand(batch, channels, taps * points)
+        result.scatter_add_(2, index, sent.reshape(batch, channels, taps * points))
+    return result.reshape(x.shape).to(x.dtype)
+
+
+@custom("grid_sampler_2d")
+def grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners):
+    return _forward(2, input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+@custom("grid_sampler_3d")
+def grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners):
+    return _forward(3, input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+@custom("grid_sampler_2d_backward")
+def grid_sampler_2d_backward(grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask):
+    return _backward(2, grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask)
+
+
+@custom("grid_sampler_3d_backward")
+def grid_sampler_3d_backward(grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask):
+    return _backward(3, grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask)

@@ -1,0 +1,265 @@
+"""Pooling: max, average, adaptive and fractional, in one to three dimensions, with gradients."""
+
+import torch
+
+from ... import tensor as T
+from ...dtypes import Unsupported
+from ...kernels.image import pool
+from ...kernels.layout import numel
+from ...plan import caps
+from ..by_index import meta_results, run
+from ..table import custom
+
+aten = torch.ops.aten
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def _three(values, dims: int, missing: int) -> list[int]:
+    """A per-dimension argument for all three dimensions: one number stands for every one."""
+    values = list(values)
+    values = values * dims if len(values) == 1 else values
+    return [missing] * (3 - dims) + values
+
+
+def _window(dims: int, kernel, stride, padding, dilation) -> list[int]:
+    stride = stride if len(stride) else kernel
+    return [
+        *_three(kernel, dims, 1), *_three(stride, dims, 1), *_three(padding, dims, 0), *_three(dilation, dims, 1),
+    ]  # fmt: skip
+
+
+def _channels_last(sizes, strides) -> bool:
+    """Channels are the innermost dimension of a batched shape."""
+    if len(sizes) not in _FORMATS or numel(sizes) == 0 or sizes[1] == 1:
+        return False
+    return torch.empty_strided(sizes, strides, device="meta").is_contiguous(memory_format=_FORMATS[len(sizes)])
+
+
+def _spatial(shape, dims: int) -> list[int]:
+    return [1] * (3 - dims) + list(shape[-dims:])
+
+
+def _channels(shape, dims: int) -> int:
+    return shape[-dims - 1]
+
+
+def _strides(x: torch.Tensor, dims: int) -> list[int]:
+    """Batch, channel and three spatial strides."""
+    strides = list(x.stride())
+    batch = strides[0] if x.dim() == dims + 2 else 0
+    return [batch, strides[-dims - 1], *([0] * (3 - dims)), *strides[-dims:]]
+
+
+def _check_trips(trips: int, dtype: torch.dtype) -> bool:
+    """Whether a thread should take a single element. Raises where even one is too much for a software driver."""
+    if caps().kind != "cpu" or 4 * trips < pool.TRIPS:
+        return False
+    if trips >= pool.TRIPS or T.DTYPES[dtype].packed:
+        raise Unsupported("webgpu: a pooling window of this size is beyond the driver's loop limit")
+    return True
+
+
+def _forward(kind: str, window: str, op, x: torch.Tensor, dims: int, arguments: tuple, geometry: list[int],
+             extra: tuple = (), include_pad: bool = True, more: tuple = ()):  # fmt: skip
+    """`geometry`: the window's twelve numbers; `extra`: what follows the strides in the parameters; `more`: tensors
+    that the kernel reads beside x."""
+    if x.dtype not in T.DTYPES:
+        raise Unsupported(f"webgpu: pooling has no kernel for {x.dtype}")
+    metas = meta_results(op, x, *arguments)
+    sizes = metas[0].sizes
+    outs = _spatial(sizes, dims)
+    inner = _spatial(x.shape, dims)
+    trips = 1
+    for k, o, s in zip(geometry[:3], outs, inner):
+        trips *= k if window != "adaptive" else s // max(o, 1) + 2
+    many = _check_trips(trips, x.dtype)
+    last = _channels_last(sizes, metas[0].strides)
+    if not last:
+        metas = tuple(T.meta(m.sizes, None, m.dtype) for m in metas)
+    kernel = pool.kernel(kind, window, T.dtype_of(x), last, include_pad, many, dims, caps())
+    values = (_channels(x.shape, dims), *inner, *outs, *geometry, *_strides(x, dims), *extra)
+    made = tuple([T.new(m) for m in metas])
+    if made[0].numel():
+        run(kernel, (x, *more), made, *values)
+    return made if len(made) > 1 else made[0]
+
+
+def _max_pool(op, dims: int, x, kernel_size, stride, padding, dilation, ceil_mode):
+    arguments = (tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation), ceil_mode)
+    return _forward("max", "fixed", op, x, dims, arguments, _window(dims, *arguments[:4]))
+
+
+def _pair(x) -> tuple:
+    return tuple(x) if isinstance(x, (list, tuple)) else (x,)
+
+
+@custom("max_pool2d_with_indices")
+def max_pool2d_with_indices(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    return _max_pool(aten.max_pool2d_with_indices.default, 2, self, _pair(kernel_size), _pair(stride),
+                     _pair(padding), _pair(dilation), ceil_mode)  # fmt: skip
+
+
+@custom("max_pool3d_with_indices")
+def max_pool3d_with_indices(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    return _max_pool(aten.max_pool3d_with_indices.default, 3, self, _pair(kernel_size), _pair(stride),
+                     _pair(padding), _pair(dilation), ceil_mode)  # fmt: skip
+
+
+def _backward(
+    kind: str, window: str, dims: int, grad, x, geometry: list[int], extra=(), include_pad=True, indices=None
+):
+    """The gradient of `x`, gathered from the windows over each element."""
+    if grad.dtype not in T.DTYPES:
+        raise Unsupported(f"webgpu: pooling has no kernel for {grad.dtype}")
+    inner, outs = _spatial(x.shape, dims), _spatial(grad.shape, dims)
+    trips = 1
+    for d in range(3):
+        reach = (geometry[d] - 1) * geometry[9 + d] + 1
+        trips *= -(-reach // geometry[3 + d]) + 1 if window == "fixed" else outs[d] // max(inner[d], 1) + 2
+    last = _channels_last(x.shape, x.stride())
+    result = T.empty(x.shape, grad.dtype, x.stride() if last else None)
+    if not result.numel():
+        return result
+    if not grad.numel():
+        return result.zero_()
+    many = _check_trips(trips, grad.dtype)
+    kernel = pool.kernel(kind, window, T.dtype_of(grad), last, include_pad, many, dims, caps())
+    reads = (grad.contiguous(),) + (() if indices is None else (indices.contiguous(),))
+    run(kernel, reads, (result,), _channels(x.shape, dims), *inner, *outs, *geometry, *extra)
+    return result
+
+
+@custom("max_pool2d_with_indices_backward")
+def max_pool2d_backward(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
+    geometry = _window(2, _pair(kernel_size), _pair(stride), _pair(padding), _pair(dilation))
+    return _backward("max_backward", "fixed", 2, grad_output, self, geometry, indices=indices)
+
+
+@custom("max_pool3d_with_indices_backward")
+def max_pool3d_backward(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
+    geometry = _window(3, _pair(kernel_size), _pair(stride), _pair(padding), _pair(dilation))
+    return _backward("max_backward", "fixed", 3, grad_output, self, geometry, indices=indices)
+
+
+def _avg_pool(op, dims, x, kernel_size, stride, padding, ceil_mode, include_pad, divisor):
+    arguments = (tuple(kernel_size), tuple(stride), tuple(padding), ceil_mode, include_pad, divisor)
+    geometry = _window(dims, *arguments[:3], (1,))
+    return _forward("avg", "fixed", op, x, dims, arguments, geometry, (divisor or 0,), include_pad)
+
+
+@custom("avg_pool2d")
+def avg_pool2d(self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    return _avg_pool(aten.avg_pool2d.default, 2, self, _pair(kernel_size), _pair(stride), _pair(padding),
+                     ceil_mode, count_include_pad, divisor_override)  # fmt: skip
+
+
+@custom("avg_pool3d")
+def avg_pool3d(self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    return _avg_pool(aten.avg_pool3d.default, 3, self, _pair(kernel_size), _pair(stride), _pair(padding),
+                     ceil_mode, count_include_pad, divisor_override)  # fmt: skip
+
+
+@custom("avg_pool2d_backward")
+def avg_pool2d_backward(
+    grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+):
+    geometry = _window(2, _pair(kernel_size), _pair(stride), _pair(padding), (1,))
+    return _backward(
+        "avg_backward", "fixed", 2, grad_output, self, geometry, (divisor_override or 0,), count_include_pad
+    )
+
+
+@custom("avg_pool3d_backward")
+def avg_pool3d_backward(
+    grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+):
+    geometry = _window(3, _pair(kernel_size), _pair(stride), _pair(padding), (1,))
+    return _backward(
+        "avg_backward", "fixed", 3, grad_output, self, geometry, (divisor_override or 0,), count_include_pad
+    )
+
+
+_UNIT = [1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1]
+
+
+def _adaptive(kind: str, op, dims: int, x, output_size):
+    return _forward(kind, "adaptive", op, x, dims, (output_size,), _UNIT, (0,) if kind == "avg" else ())
+
+
+@custom("_adaptive_avg_pool2d")
+def adaptive_avg_pool2d(self, output_size):
+    return _adaptive("avg", aten._adaptive_avg_pool2d.default, 2, self, tuple(output_size))
+
+
+@custom("_adaptive_avg_pool3d")
+def adaptive_avg_pool3d(self, output_size):
+    return _adaptive("avg", aten._adaptive_avg_pool3d.default, 3, self, tuple(output_size))
+
+
+@custom("adaptive_max_pool2d")
+def adaptive_max_pool2d(self, output_size):
+    return _adaptive("max", aten.adaptive_max_pool2d.default, 2, self, tuple(output_size))
+
+
+@custom("adaptive_max_pool3d")
+def adaptive_max_pool3d(self, output_size):
+    return _adaptive("max", aten.adaptive_max_pool3d.default, 3, self, tuple(output_size))
+
+
+@custom("_adaptive_avg_pool2d_backward")
+def adaptive_avg_pool2d_backward(grad_output, self):
+    return _backward("avg_backward", "adaptive", 2, grad_output, self, _UNIT, (0,))
+
+
+@custom("_adaptive_avg_pool3d_backward")
+def adaptive_avg_pool3d_backward(grad_output, self):
+    return _backward("avg_backward", "adaptive", 3, grad_output, self, _UNIT, (0,))
+
+
+@custom("adaptive_max_pool2d_backward")
+def adaptive_max_pool2d_backward(grad_output, self, indices):
+    return _backward("max_backward", "adaptive", 2, grad_output, self, _UNIT, indices=indices)
+
+
+@custom("adaptive_max_pool3d_backward")
+def adaptive_max_pool3d_backward(grad_output, self, indices):
+    return _backward("max_backward", "adaptive", 3, grad_output, self, _UNIT, indices=indices)
+
+
+def _fractional(op, dims: int, x, kernel_size, output_size, random_samples):
+    samples = random_samples.float().contiguous()
+    geometry = [*_three(kernel_size, dims, 1), *_UNIT[3:]]
+    arguments = (kernel_size, output_size, random_samples)
+    return _forward("max", "fractional", op, x, dims, arguments, geometry, (dims,), more=(samples,))
+
+
+@custom("fractional_max_pool2d")
+def fractional_max_pool2d(self, kernel_size, output_size, random_samples):
+    return _fractional(
+        aten.fractional_max_pool2d.default, 2, self, _pair(kernel_size), _pair(output_size), random_samples
+    )
+
+
+@custom("fractional_max_pool3d")
+def fractional_max_pool3d(self, kernel_size, output_size, random_samples):
+    return _fractional(
+        aten.fractional_max_pool3d.default, 3, self, _pair(kernel_size), _pair(output_size), random_samples
+    )
+
+
+def _scatter_back(dims: int, grad, x, indices):
+    """Windows of a fractional pool lie anywhere: the indices say where each gradient goes."""
+    planes = x.shape[:-dims]
+    flat = torch.zeros((*planes, numel(x.shape[-dims:])), dtype=grad.dtype, device=grad.device)
+    flat.scatter_add_(-1, indices.reshape(*planes, -1), grad.reshape(*planes, -1))
+    return flat.reshape(x.shape)
+
+
+@custom("fractional_max_pool2d_backward")
+def fractional_max_pool2d_backward(grad_output, self, kernel_size, output_size, indices):
+    return _scatter_back(2, grad_output, self, indices)
+
+
+@custom("fractional_max_pool3d_backward")
+def fractional_max_pool3d_backward(grad_output, self, kernel_size, output_size, indices):
+    return _scatter_back(3, grad_output, self, indices)

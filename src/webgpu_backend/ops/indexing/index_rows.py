@@ -1,0 +1,165 @@
+"""Writing whole slices at a vector of indices: index_add, index_copy, index_fill, index_reduce, and what counts."""
+
+import torch
+from torch._prims_common import canonicalize_dim
+
+from ... import tensor as T
+from ..pointwise.elementwise import _scalar_name
+from ..shape.copy import clone, fill
+from ..table import custom
+from .read import INDEX_SIZE, axis
+from .scatter import REDUCES, WIDE, apart, both, reduce_into, write
+
+
+def rows_into(self, dim, index, value, how, op, wraps=False):
+    """self[.., index, ..] (how)= value."""
+    if not index.numel() or not self.numel():
+        return self
+    index, value = apart(self, index, value)
+
+    def layout(target):
+        shape, strides, steps = list(target.shape), list(target.stride()), [0] * target.dim()
+        one = axis(index, (), target.shape[dim], target.stride(dim), op, dim, wraps)
+        shape[dim], strides[dim], steps[dim] = index.numel(), 0, index.stride(0) if index.dim() else 0
+        return tuple(shape), tuple(strides), [one._replace(strides=tuple(steps))]
+
+    write(how, self, [index], value, layout, index.numel())
+    return self
+
+
+def _row_operands(self, dim, index, source, op):
+    """Checks torch's rules and gives self and source at least one dimension."""
+    dim = canonicalize_dim(max(self.dim(), 1), dim)
+    if index.dim() > 1:
+        raise IndexError(f"{op}(): Index should have dimension 1 or 0 (got {index.dim()})")
+    if index.dtype not in INDEX_SIZE or (op in ("index_copy", "index_fill") and index.dtype is not torch.int64):
+        kind = "a long tensor" if op == "index_copy" else "dtype int32/int64"
+        got = f", but got {_scalar_name(index.dtype)}" if op == "index_copy" else ""
+        raise RuntimeError(f"{op}(): Expected {kind} for index{got}")
+    if source is None:
+        return self.reshape(1) if not self.dim() else self, dim, None
+    if self.dtype != source.dtype:
+        verb = "self and source expected to have the same dtype"
+        raise RuntimeError(
+            f"{op}(): {verb}, but got (self) {_scalar_name(self.dtype)} and (source) {_scalar_name(source.dtype)}"
+        )
+    count = index.numel()
+    if source.dim() == 0:
+        if count != 1:
+            raise RuntimeError(
+                f"{op}(): When source is scalar, index should have one element (got {count})"
+                if op == "index_copy"
+                else f"{op}(): Number of indices ({count}) should be equal to source.size(dim) (1)"
+            )
+        source = source.reshape(1)
+    elif source.shape[dim] != count:
+        raise (IndexError if op == "index_copy" else RuntimeError)(
+            f"{op}(): Number of indices ({count}) should be equal to source.size(dim) ({source.shape[dim]})"
+            + (f", for dim: {dim}" if op == "index_add" else "")
+        )
+    target = self.reshape(1) if not self.dim() else self
+    if source.dim() == 1 and target.dim() > 1 and op == "index_copy":
+        source = source.reshape([1] * dim + [count] + [1] * (target.dim() - dim - 1))
+    expected = [count if d == dim else s for d, s in enumerate(target.shape)]
+    if list(source.shape) != expected:
+        if op == "index_copy":
+            raise IndexError(
+                "index_copy(): Source/destination tensor must have same slice shapes. Destination slice shape: "
+                f"{[s for d, s in enumerate(target.shape) if d != dim]} at dimension {dim} and source slice shape: "
+                f"{[s for d, s in enumerate(source.shape) if d != dim]} at dimension {dim}."
+            )
+        raise RuntimeError(
+            f"{op}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+            f"self.shape = {list(self.shape)} source.shape = {list(source.shape)}"
+        )
+    return target, dim, source
+
+
+@both("index_add")
+def index_add_(self, dim, index, source, *, alpha=1):
+    target, dim, source = _row_operands(self, dim, index, source, "index_add")
+    if alpha != 1:
+        source = source & bool(alpha) if source.dtype is torch.bool else source * alpha
+    rows_into(target, dim, index, source, "sum", "index_add")
+    return self
+
+
+@both("index_copy")
+def index_copy_(self, dim, index, source):
+    target, dim, source = _row_operands(self, dim, index, source, "index_copy")
+    rows_into(target, dim, index, source, "set", "index_copy")
+    return self
+
+
+@both("index_fill", ".int_Scalar", copy=clone)
+def index_fill_(self, dim, index, value):
+    target, dim, _ = _row_operands(self, dim, index, None, "index_fill")
+    rows_into(target, dim, index, value, "set", "index_fill", wraps=True)
+    return self
+
+
+@both("index_fill", ".int_Tensor", copy=clone)
+def index_fill_tensor_(self, dim, index, value):
+    if value.dim():
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.dim()} dimension(s)."
+        )
+    if value.is_cpu:
+        return index_fill_(self, dim, index, value.item())
+    target, dim, _ = _row_operands(self, dim, index, None, "index_fill")
+    shape = [index.numel() if d == dim else s for d, s in enumerate(target.shape)]
+    rows_into(target, dim, index, value.to(self.dtype).expand(shape), "set", "index_fill", wraps=True)
+    return self
+
+
+@both("index_reduce")
+def index_reduce_(self, dim, index, source, reduce, *, include_self=True):
+    target, dim, source = _row_operands(self, dim, index, source, "index_reduce")
+    if reduce == "sum" or reduce not in REDUCES and reduce != "mean":
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    if index.numel():
+        reduce_into(target, source, reduce, include_self,
+                lambda into, value, how: rows_into(into, dim, index, value, how, "index_reduce"))  # fmt: skip
+    return self
+
+
+@custom("embedding_dense_backward")
+def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
+    width = grad_output.shape[-1] if grad_output.dim() else 1
+    dtype = grad_output.dtype
+    out = fill(T.empty((num_weights, width), torch.float32 if dtype in WIDE else dtype), 0)
+    rows = indices.reshape(-1)
+    grad = grad_output.reshape(rows.numel(), width)
+    if grad.dtype != out.dtype:
+        grad = grad.to(out.dtype)
+    if scale_grad_by_freq and rows.numel():
+        counts = fill(T.empty((num_weights,), torch.float32), 0)
+        ones = fill(T.empty((1,), torch.float32), 1).expand(rows.numel())
+        rows_into(counts, 0, rows, ones, "sum", "embedding_backward")
+        grad = grad / counts.index_select(0, rows).unsqueeze(1)
+    rows_into(out, 0, rows, grad, "sum", "embedding_backward")
+    if 0 <= padding_idx < num_weights:
+        fill(out[padding_idx], 0)
+    return out if out.dtype == dtype else out.to(dtype)
+
+
+@custom("bincount")
+def bincount(self, weights=None, minlength=0):
+    if self.dim() != 1 or self.dtype.is_floating_point or self.dtype.is_complex:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if weights is not None and weights.shape != self.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    dtype = torch.int64
+    if weights is not None:
+        dtype = torch.float32 if weights.dtype is torch.float32 else torch.float64
+    if not self.numel():
+        return fill(T.empty((minlength,), torch.int64), 0)
+    least, most = torch.stack(torch.aminmax(self)).to(torch.int64).tolist()
+    if least < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    out = fill(T.empty((max(most + 1, minlength),), dtype), 0)
+    ones = fill(T.empty((1,), dtype), 1).expand(self.numel()) if weights is None else weights.to(dtype)
+    index = self if self.dtype in INDEX_SIZE else self.to(torch.int64)
+    return rows_into(out, 0, index, ones, "sum", "bincount")

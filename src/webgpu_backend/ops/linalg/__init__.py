@@ -1,0 +1,1 @@
+"""Factorisations, systems of equations, eigenvalues, matrix functions, distances."""

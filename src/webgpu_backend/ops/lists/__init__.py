@@ -1,0 +1,1 @@
+"""Lists of tensors: `_foreach_*`, norms of many tensors, optimizers."""

@@ -1,0 +1,122 @@
+"""Lists of tensors: torch's `_foreach_*` operators, made from the elementwise table."""
+
+from dataclasses import replace
+
+import torch
+
+from ... import tensor as T
+from ...dtypes import Unsupported
+from ..pointwise import operators as pointwise  # noqa: F401 (its entries must be in the table)
+from ..pointwise.elementwise import Elementwise
+from ..shape.copy import copy_from, fill
+from ..table import POINTWISE, custom
+from .elementwise import Lists
+
+aten = torch.ops.aten
+_increment_version = torch._C._increment_version
+
+
+def _check(lists: list) -> None:
+    if not lists[0]:
+        raise RuntimeError("Tensor list must have at least one tensor.")
+    for other in lists[1:]:
+        if len(other) != len(lists[0]):
+            raise RuntimeError(
+                f"Tensor lists must have the same number of tensors, got {len(lists[0])} and {len(other)}"
+            )
+
+
+def _counted(kernel):
+    """torch counts the changes of one tensor (a changed tensor cannot give the gradient it was kept for), and leaves
+    those of a list to the kernel."""
+
+    def counting(self, *args, **kwargs):
+        kernel(self, *args, **kwargs)
+        _increment_version(self)
+
+    return counting
+
+
+def _listed(entry, overload, single):
+    """A kernel for one `_foreach_` overload: `single` is the operator for one tensor."""
+    run = Elementwise(entry)
+    arguments = overload._schema.arguments
+    names = [a.name for a in arguments]
+    listed = {a.name for a in arguments if "List" in str(a.type)}
+    defaults = {a.name: a.default_value for a in arguments if a.has_default_value()}
+    inplace = arguments[0].alias_info is not None
+    n_in, n_scalars = len(entry.spec.inputs), len(entry.spec.scalars)
+    if len(names) < n_in or len(names) > n_in + n_scalars:
+        return None
+    missing = (1,) * (n_in + n_scalars - len(names))  # `_foreach_add.Scalar` has no alpha
+    spec = entry.spec
+    together = Lists(replace(spec, inputs=spec.inputs + spec.scalars, scalars=()), (0,) if inplace else (None,))
+
+    def kernel(*args, **kwargs):
+        given = [*args, *(kwargs[n] if n in kwargs else defaults[n] for n in names[len(args) :])]
+        columns = []
+        for name, value in zip(names, given):
+            if name == "scalars" and isinstance(value, torch.Tensor):
+                value = value.tolist()
+            columns.append(value)
+        lists = [c for name, c in zip(names, columns) if name in listed or (name == "scalars" and isinstance(c, list))]
+        _check(lists)
+        made = together([*columns, *missing])
+        if made is not None:
+            return None if inplace else made[0]
+        count = len(lists[0])
+        rows = zip(*[c if isinstance(c, (list, tuple)) else [c] * count for c in columns])
+        results = []
+        for row in rows:
+            inputs, scalars = row[:n_in], (*row[n_in:], *missing)
+            try:
+                if inplace:
+                    run.inplace(*inputs, *scalars)
+                else:
+                    results.append(run(*inputs, *scalars))
+            except Unsupported:
+                results.append(single(inputs, scalars, inplace))
+        return None if inplace else results
+
+    return _counted(kernel) if inplace else kernel
+
+
+def _single(entry):
+    """The operator for one tensor by way of the dispatcher, for what the table's kernel refuses."""
+
+    def call(inputs, scalars, inplace):
+        base = getattr(aten, entry.aten + ("_" if inplace else ""))
+        return base(*inputs, **dict(zip(entry.spec.scalars, scalars)))
+
+    return call
+
+
+for _entry in POINTWISE.values():
+    for _base in (f"_foreach_{_entry.aten}", f"_foreach_{_entry.aten}_"):
+        _packet = getattr(aten, _base, None)
+        for _name in _packet.overloads() if _packet is not None else ():
+            _overload = getattr(_packet, _name)
+            if "out" in _name or _name == "ScalarAndTensor":
+                continue
+            _kernel = _listed(_entry, _overload, _single(_entry))
+            if _kernel is not None:
+                custom(_base if _name == "default" else f"{_base}.{_name}", planned=False)(_kernel)
+
+
+@custom("_foreach_copy_", planned=False)
+@_counted
+def foreach_copy_(self, src, non_blocking=False):
+    _check([self, src])
+    for target, source in zip(self, src):
+        if T.is_ours(target):
+            copy_from(source if source.shape == target.shape else source.expand(target.shape), target)
+        else:
+            target.copy_(source)
+
+
+@custom("_foreach_zero_", planned=False)
+@_counted
+def foreach_zero_(self):
+    _check([self])
+    for tensor in self:
+        fill(tensor, 0)

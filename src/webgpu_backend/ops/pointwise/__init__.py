@@ -1,0 +1,1 @@
+"""Elementwise operators: each is an expression of the table."""

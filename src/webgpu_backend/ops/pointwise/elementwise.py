@@ -1,0 +1,444 @@
+"""Running elementwise entries: type promotion, broadcasting and aliasing at plan time, then one dispatch."""
+
+from collections.abc import Callable
+
+import torch
+
+from ... import tensor as T
+from ...dtypes import Unsupported
+from ...kernels.layout import View, contiguous_strides, numel
+from ...kernels.pointwise import elementwise as pointwise
+from ...plan import cache, caps, run
+from ...plan.forms import Pattern, short_form
+from ...plan.run import NUMBERS, execute
+from ...program import Plan
+from ...runtime.errors import BindingTooLarge
+from ..table import Pointwise
+from .promotion import promoted
+
+_Tensor = torch.Tensor
+_MAX_ELEMENTS = (1 << 32) - 1
+
+
+def _key(x):
+    """What a plan depends on of one argument."""
+    c = x.__class__
+    if c in NUMBERS:
+        return c
+    if isinstance(x, _Tensor):
+        return (x.dtype, x.shape, x.stride(), x.storage_offset(), x.is_cpu)
+    return type(x)
+
+
+class Elementwise:
+    """An entry ready to be called, with inputs (tensors or numbers) and then the values of its scalars.
+
+    It needs no outlines: what it does is one step, planned by metadata as it stands.
+    """
+
+    def __init__(self, entry: Pointwise):
+        self.entry = entry
+        self.aten = entry.aten
+        self.plans = cache.table(entry.aten)
+        self.written_plans = cache.table(f"{entry.aten}_")
+        self._functional, self._inplace = Calls(self).forms, Calls(self, inplace=True).forms
+
+    # -- calls
+
+    def __call__(self, *args):
+        """Functional: any inputs (tensors or numbers), then scalar values in the entry's order."""
+        return self._functional["".join(["p" if x.__class__ in NUMBERS else "t" for x in args])](*args)
+
+    def inplace(self, *args):
+        """As a call, written to the first input."""
+        return self._inplace["".join(["p" if x.__class__ in NUMBERS else "t" for x in args])](*args)
+
+    def into(self, args: tuple, outs: tuple, inplace: bool = False):
+        """Writes to existing tensors, resizing them where torch does."""
+        inputs, scalars = self.split_args(args)
+        shape = self._fit(inputs, outs, inplace)
+        if 0 in shape:
+            self._check_cast(inputs, outs)
+            return outs[0] if len(outs) == 1 else outs
+        inputs, aliases = self._aliases(inputs, outs)
+        key = (
+            tuple([_key(x) for x in inputs]),
+            tuple([_key(o) for o in outs]),
+            tuple(aliases),
+            tuple([T.owns_tail(o) for o in outs]),
+        )
+        plan = self.written_plans.get(key)
+        if plan is None:
+            self.check_into(inputs, outs, inplace)
+            plan = self.plan(self.written_plans, key, inputs, outs, aliases)
+        tensors = [x for x in inputs if not _is_scalar(x)] + list(outs)
+        try:
+            execute(plan, [T.block_of(t) for t in tensors], tensors, self.packed(plan, (*inputs, *scalars)))
+        except BindingTooLarge:
+            self._split(inputs, scalars, outs)
+        return outs[0] if len(outs) == 1 else outs
+
+    def general(self, *args):
+        """Any inputs: numbers, tensors of the CPU without dimensions, tensors without elements or too large."""
+        inputs, scalars = self.split_args(args)
+        key = tuple([_key(x) for x in inputs])
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = self.plan(self.plans, key, inputs)
+        tensors = [x for x in inputs if not _is_scalar(x)]
+        try:
+            bound = [T.block_of(t) for t in tensors]
+            return execute(plan, bound, tensors, self.packed(plan, args))
+        except BindingTooLarge:
+            outs = tuple([T.new(m) for m in plan.outputs])
+            self._split(inputs, scalars, outs)
+            return outs[0] if len(outs) == 1 else outs
+
+    def split_args(self, args: tuple) -> tuple[tuple, tuple]:
+        """Inputs and scalars."""
+        count = len(self.entry.spec.inputs)
+        return args[:count], args[count:]
+
+    def packed(self, plan: Plan, args: tuple) -> bytes:
+        """The bytes of a call's numbers."""
+        if not plan.packers:
+            return b""
+        inputs, scalars = self.split_args(args)
+        values = [x.item() if isinstance(x, _Tensor) else x for x in inputs if _is_scalar(x)]
+        return b"".join([pack(value) for pack, value in zip(plan.packers, [*values, *scalars])])
+
+    def _fit(self, inputs, outs, inplace: bool) -> tuple[int, ...]:
+        """Outputs of the broadcast shape, or the error that torch gives."""
+        shape = broadcast_shape([x.shape for x in (*inputs, *(outs if inplace else ())) if isinstance(x, _Tensor)])
+        for out in outs:
+            if tuple(out.shape) != shape:
+                if inplace:
+                    raise RuntimeError(
+                        f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(shape)}"
+                    )
+                self._check_cast(inputs, outs)  # an output that is refused stays as it is
+                resize_output(out, shape)
+        return shape
+
+    def check_into(self, inputs, outs, inplace: bool) -> None:
+        self._fit(inputs, outs, inplace)
+        _check_overlap(outs)
+        self._check_cast(inputs, outs)
+
+    def _split(self, inputs, scalars, outs) -> None:
+        """Work on buffers larger than one binding: halves, until each part's span fits a window of its buffer."""
+        limit = caps().max_binding
+        tensors = [x for x in (*inputs, *outs) if not _is_scalar(x)]
+        windows = [T.window_of(t, limit) for t in tensors]
+        if None in windows:
+            self._halve(tensors[windows.index(None)].expand(outs[0].shape), inputs, scalars, outs)
+            return
+        aliases = self._aliases(inputs, outs)[1]
+        views = iter([v for _, v in windows])
+        in_views = [None if _is_scalar(x) else next(views) for x in inputs]
+        step, packers = pointwise.plan(
+            self.entry.spec, T.DTYPES[self._dtypes(inputs)[0]], in_views, list(views), [False] * len(outs), aliases,
+            caps(),
+        )  # fmt: skip
+        plan = Plan((step,))
+        plan.packers = packers
+        bound = [w for w, _ in windows]
+        run.record(step, tuple([bound[i] for i in step.bindings]), step.params + self.packed(plan, (*inputs, *scalars)))
+
+    def _halve(self, large, inputs, scalars, outs) -> None:
+        """Two calls, split along the dimension that spreads `large` most."""
+        shape = outs[0].shape
+        dim = max(range(len(shape)), key=lambda d: (shape[d] - 1) * large.stride(d))
+        middle = shape[dim] // 2 + (-(shape[dim] // 2) % 4 if shape[dim] > 8 else 0)
+        for start, length in ((0, middle), (middle, shape[dim] - middle)):
+            part = [x if _is_scalar(x) or not x.dim() else x.expand(shape).narrow(dim, start, length) for x in inputs]
+            self._split(tuple(part), scalars, tuple([o.narrow(dim, start, length) for o in outs]))
+
+    # -- planning
+
+    def plan_inplace(self, key: tuple, inputs: tuple) -> Plan:
+        self.check_into(inputs, inputs[:1], True)
+        return self.plan(self.written_plans, key, inputs, inputs[:1], [0] + [None] * (len(inputs) - 1), inplace=True)
+
+    def plan(self, table, key: tuple, inputs, outs=None, aliases=None, inplace: bool = False) -> Plan:
+        """The plan for these inputs, kept in `table`. With `outs` it writes to them: further arguments, or where it
+        works `inplace` the first one."""
+        self._check_devices(inputs)
+        entry = self.entry
+        compute, result = self._dtypes(inputs)
+        shape = broadcast_shape([x.shape for x in inputs if isinstance(x, _Tensor)]) if outs is None else outs[0].shape
+        views = [None if _is_scalar(x) else T.view_of(x) for x in inputs]
+        arguments = len(views) - views.count(None)
+        plan = Plan(())
+        if outs is None:
+            strides = self._strides([x for x in inputs if not _is_scalar(x)], shape)
+            wanted = [result if o in ("T", "bool") else _out_dtype(o, result) for o in entry.spec.outputs]
+            plan.outputs = tuple(T.meta(shape, strides, dtype) for dtype in wanted)
+            out_views = [View(T.DTYPES[m.dtype], m.sizes, m.strides) for m in plan.outputs]
+            owned = [True] * len(wanted)
+            aliases = [None] * len(inputs)
+            plan.results = 0 if len(wanted) == 1 else tuple(range(len(wanted)))
+        else:
+            out_views = [T.view_of(o) for o in outs]
+            owned = [T.owns_tail(o) for o in outs]
+            plan.written = (0,) if inplace else tuple(range(arguments, arguments + len(outs)))
+            arguments += 0 if inplace else len(outs)
+        n = numel(shape)
+        if n > _MAX_ELEMENTS:
+            for m in plan.outputs:
+                T.new(m)  # most often this is what fails
+            raise Unsupported(f"webgpu: {self.aten} of more elements than a kernel counts")
+        if n:
+            step, plan.packers = pointwise.plan(entry.spec, T.DTYPES[compute], views, out_views, owned, aliases, caps())
+            if inplace:
+                step.bindings = tuple([i if i < arguments else i - arguments for i in step.bindings])
+            plan.steps = (step,)
+        cache.keep(table, key, run.finish(plan, arguments))
+        return plan
+
+    def _strides(self, tensors, shape):
+        return _output_strides(tensors, shape)
+
+    def _dtypes(self, inputs):
+        if self.entry.admit is not None:
+            self.entry.admit(inputs)
+        fixed = dict(self.entry.spec.types)
+        joining = [x for x, n in zip(inputs, self.entry.spec.inputs) if n not in fixed]
+        promote = self.entry.promote
+        compute, result = promoted(promote, *joining)
+        if promote == "complex_to_float" and result != compute:
+            compute = next(x.dtype for x in joining if isinstance(x, _Tensor))
+        if compute not in T.DTYPES or result not in T.DTYPES:
+            raise Unsupported(f"webgpu: {self.aten} has no kernel for {compute}")
+        return compute, result
+
+    def _check_devices(self, inputs) -> None:
+        for x in inputs:
+            if isinstance(x, _Tensor) and x.device.type != T.NAME and not (x.is_cpu and x.dim() == 0):
+                raise T.two_devices(f"aten::{self.aten}", x.device)
+
+    def _check_cast(self, inputs, outs) -> None:
+        self._check_devices(inputs)
+        _, promoted = self._dtypes(inputs)
+        for out, kind in zip(outs, self.entry.spec.outputs):
+            result = promoted if kind in ("T", "bool") else _out_dtype(kind, promoted)
+            if out.device.type != T.NAME:
+                raise T.two_devices(f"aten::{self.aten}", out.device)
+            if kind != "bool" and not torch.can_cast(result, out.dtype):
+                raise RuntimeError(
+                    f"result type {_scalar_name(result)} can't be cast to the desired output type "
+                    f"{_scalar_name(out.dtype)}"
+                )
+
+    def _aliases(self, inputs, outs):
+        """Inputs on an output's buffer: bound once where layouts agree, else copied first."""
+        result, aliases = [], []
+        for x in inputs:
+            alias = None
+            if not _is_scalar(x) and x.numel():
+                block = T.block_of(x)
+                for k, out in enumerate(outs):
+                    if T.block_of(out) is not block:
+                        continue
+                    same = (
+                        x.dtype == out.dtype
+                        and x.storage_offset() == out.storage_offset()
+                        and x.shape == out.shape
+                        and x.stride() == out.stride()
+                    )
+                    if same:
+                        alias = k
+                    else:
+                        x = x.clone()
+                    break
+            result.append(x)
+            aliases.append(alias)
+        return tuple(result), aliases
+
+
+class _Forms(dict):
+    """Short forms of an elementwise operator, by which of its arguments are tensors (t) and which numbers (p)."""
+
+    def __init__(self, calls: "Calls"):
+        self.calls = calls
+
+    def __missing__(self, kinds: str) -> Callable:
+        found = self[kinds] = self.calls.form(kinds)
+        return found
+
+
+class Calls:
+    """Calls of an elementwise operator, functional or in place: what its short forms do not know. `refused` takes what
+    there is no kernel for, `more` what comes beside the inputs."""
+
+    def __init__(self, run: Elementwise, inplace: bool = False, refused=None, more=None):
+        self.run = run
+        self.inplace = inplace
+        self.plans = run.written_plans if inplace else run.plans
+        self.refused = refused
+        self.more = more
+        self.forms = _Forms(self)
+
+    def form(self, kinds: str, names: tuple[str, ...] = (), defaults: tuple = ()) -> Callable:
+        """The short form; the last numbers are called by `names`, `defaults` are those of the last arguments."""
+        count = len(kinds) - len(names)
+        written = ((0,), (0,)) if self.inplace else ((), None)
+        optional = max(len(defaults) - len(names), 0)
+        pattern = Pattern(kinds, count, names, optional, *written, mixed=True, rest=self.more is not None)
+        return short_form(self, pattern, (None,) * (len(kinds) - len(defaults)) + defaults)
+
+    def _general(self, args: tuple):
+        try:
+            return self.run.into(args, args[:1], inplace=True) if self.inplace else self.run.general(*args)
+        except Unsupported:
+            if self.refused is None:
+                raise
+            return self.refused(*args)
+
+    def odd(self, args: tuple, kwargs: dict):
+        return self._general((*args, *kwargs.values()))
+
+    def miss(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
+        args = (*args, *kwargs.values())
+        if None in bound or (self.inplace and len(set(bound)) < len(bound)):
+            return self._general(args)
+        plan = self.plans.get(key)
+        if plan is None:
+            run = self.run
+            inputs = run.split_args(args)[0]
+            try:
+                plan = run.plan_inplace(key, inputs) if self.inplace else run.plan(self.plans, key, inputs)
+            except Unsupported:
+                if self.refused is None:
+                    raise
+                return self.refused(*args)
+        try:
+            made = execute(plan, bound[:], tensors, self.run.packed(plan, args))
+        except BindingTooLarge:
+            return self._general(args)
+        return args[0] if self.inplace else made
+
+    def large(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
+        return self._general((*args, *kwargs.values()))
+
+
+class Into(Calls):
+    """Calls whose last argument is the tensor to write to, of the inputs' shape."""
+
+    def __init__(self, run: Elementwise):
+        super().__init__(run)
+        self.plans = run.written_plans
+
+    def form(self, kinds: str) -> Callable:
+        last = len(kinds) - 1
+        return short_form(self, Pattern(kinds, len(kinds), (), 0, (last,), (last,)), (None,) * len(kinds))
+
+    def _general(self, args: tuple):
+        return self.run.into(args[:-1], args[-1:], inplace=True)
+
+    def miss(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
+        if None in bound or len(set(bound)) < len(bound):
+            return self._general(args)
+        plan = self.plans.get(key)
+        if plan is None:
+            self.run.check_into(args[:-1], args[-1:], True)
+            plan = self.run.plan(self.plans, key, args[:-1], args[-1:], [None] * (len(args) - 1))
+        try:
+            execute(plan, bound[:], tensors, self.run.packed(plan, args[:-1]))
+        except BindingTooLarge:
+            return self._general(args)
+        return args[-1]
+
+
+_OUT_DTYPE = {"i64": torch.int64, "i32": torch.int32, "f32": torch.float32, "c64": torch.complex64}
+
+
+def _out_dtype(kind: str, promoted: torch.dtype) -> torch.dtype:
+    """Of an output that does not follow the promoted inputs."""
+    return torch.complex32 if kind == "c64" and promoted == torch.float16 else _OUT_DTYPE[kind]
+
+
+_runners: dict[Pointwise, Elementwise] = {}
+
+
+def runner(entry: Pointwise) -> Elementwise:
+    """The one runner of an entry, with its plans."""
+    found = _runners.get(entry)
+    if found is None:
+        found = _runners[entry] = Elementwise(entry)
+    return found
+
+
+def _is_scalar(x) -> bool:
+    """A number, or a tensor of one element that lives on the CPU and joins as one."""
+    return not isinstance(x, _Tensor) or x.is_cpu
+
+
+def broadcast_shape(shapes) -> tuple[int, ...]:
+    if not shapes:
+        return ()
+    shape = list(shapes[0])
+    for other in shapes[1:]:
+        if len(other) > len(shape):
+            shape = [1] * (len(other) - len(shape)) + shape
+        lead = len(shape) - len(other)
+        for d, size in enumerate(other):
+            have = shape[lead + d]
+            if have != size:
+                if have == 1:
+                    shape[lead + d] = size
+                elif size != 1:
+                    raise RuntimeError(
+                        f"The size of tensor a ({have}) must match the size of tensor b ({size}) at non-singleton "
+                        f"dimension {lead + d}"
+                    )
+    return tuple(shape)
+
+
+def _output_strides(tensors, shape):
+    if all(t.shape == shape and t.is_contiguous() for t in tensors if t.dim()):
+        return contiguous_strides(shape)
+    metas = [torch.empty_strided(t.shape, t.stride(), device="meta").expand(shape) for t in tensors]
+    if len(metas) <= 3:  # an operator of torch's with so many operands tells
+        return (torch.neg, torch.add, torch.addcmul)[len(metas) - 1](*metas).stride()
+    from torch._prims_common import (
+        compute_elementwise_output_strides,  # which takes half a second to import all it needs
+    )
+
+    return compute_elementwise_output_strides(*metas)
+
+
+def _check_overlap(outs) -> None:
+    for out in outs:
+        if any(st == 0 and s > 1 for s, st in zip(out.shape, out.stride())):
+            raise RuntimeError(
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location. Please clone() the tensor before performing the operation."
+            )
+
+
+def resize_output(out: torch.Tensor, shape) -> None:
+    """As torch resizes `out=`: silently where it is empty, with a warning where it is not."""
+    if tuple(out.shape) == tuple(shape):
+        return
+    if out.numel():
+        import warnings
+
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
+            f"match the required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch "
+            "release outputs will not be resized unless they have zero elements.",
+            stacklevel=3,
+        )
+    out.resize_(tuple(shape))
+
+
+_SCALAR_NAMES = {
+    torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.bfloat16: "BFloat16",
+    torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
+    torch.bool: "Bool", torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
+}  # fmt: skip
+
+
+def _scalar_name(dtype: torch.dtype) -> str:
+    return _SCALAR_NAMES.get(dtype, str(dtype))

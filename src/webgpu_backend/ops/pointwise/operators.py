@@ -1,0 +1,326 @@
+"""Elementwise operators, one line each. Expressions are Python syntax over a, b, c and the schema's scalar names."""
+
+import torch
+
+from ...dtypes import Unsupported
+from ..table import binary, choose, custom, expression, ternary, unary
+from .elementwise import _scalar_name
+
+F = "int_to_float"
+B = "always_bool"
+
+
+def _check_alpha(inputs, scalars):
+    result, (alpha,) = torch.result_type(*inputs), scalars
+    if isinstance(alpha, bool) and result != torch.bool:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, complex) and not result.is_complex:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+    if isinstance(alpha, float) and not (result.is_floating_point or result.is_complex):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+
+
+def _no_bool(inputs):
+    kinds = [x.dtype if isinstance(x, torch.Tensor) else type(x) for x in inputs]
+    bools = [k in (torch.bool, bool) for k in kinds]
+    if all(bools):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
+        )
+    if any(bools):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
+            "use the `~` or `logical_not()` operator instead."
+        )
+
+
+def _no_whole_quotient(inputs):
+    if not any(x.is_floating_point() or x.is_complex() for x in inputs[1:]):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a "
+            "true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value "
+            "* torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / "
+            "tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value "
+            "* tensor1 / tensor2), for all dtypes."
+        )
+
+
+# arithmetic
+binary("add", "a + b * alpha", scalars=("alpha",), check=_check_alpha)
+binary("sub", "a - b * alpha", scalars=("alpha",), check=_check_alpha, admit=_no_bool)
+binary("rsub", "b - a * alpha", scalars=("alpha",), check=_check_alpha, admit=_no_bool)
+binary("mul", "a * b")
+binary("div", "a / b", promote=F)
+binary("remainder", "a % b")
+binary("fmod", "fmod(a, b)")
+binary("floor_divide", "a // b")
+binary("atan2", "atan2(a, b)", promote=F)
+binary("maximum", "max(a, b)")
+binary("minimum", "min(a, b)")
+binary("fmax", "fmax(a, b)")
+binary("fmin", "fmin(a, b)")
+binary("hypot", "hypot(a, b)")
+binary("copysign", "copysign(a, b)", promote=F)
+binary("logaddexp", "logaddexp(a, b)")
+binary("logaddexp2", "logaddexp2(a, b)")
+binary("xlogy", "xlogy(a, b)", promote=F)
+binary("heaviside", "where(a == 0, b, where(a > 0, 1, 0))")
+binary("gcd", "gcd(a, b)")
+binary("lcm", "lcm(a, b)")
+
+_QUOTIENT = expression("div", "a / b", 2, promote=F)
+_FLOOR_QUOTIENT = expression("div_floor", "a // b", 2)
+_TRUNC_QUOTIENT = expression("div_trunc", "trunc_divide(a, b)", 2)
+# torch rounds the quotient of two 16-bit tensors to their dtype before it truncates: 2.999 is 3 in bfloat16.
+_TRUNC_STORED = {
+    torch.float16: expression("div_trunc_f16", "trunc(as_f16(a / b))", 2),
+    torch.bfloat16: expression("div_trunc_bf16", "trunc(as_bf16(a / b))", 2),
+}
+
+
+@choose("div")
+def div_mode(self, other, rounding_mode):
+    if rounding_mode is None:
+        return _QUOTIENT, (self, other), ()
+    if rounding_mode == "floor":
+        return _FLOOR_QUOTIENT, (self, other), ()
+    if rounding_mode == "trunc":
+        if isinstance(other, torch.Tensor) and other.numel() > 1:
+            return _TRUNC_STORED.get(torch.result_type(self, other), _TRUNC_QUOTIENT), (self, other), ()
+        return _TRUNC_QUOTIENT, (self, other), ()
+    raise RuntimeError(
+        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + rounding_mode + "'"
+    )
+
+
+_POWER = expression("pow", "a ** b", 2)
+_SQUARE = expression("pow2", "a * a")
+_CUBE = expression("pow3", "a * a * a")
+_ROOT = expression("pow_half", "sqrt(a)")
+
+
+@choose("pow")
+def power(self, exponent):
+    """Small exponents are products, as in torch's own kernels."""
+    if exponent.__class__ in (int, float) and isinstance(self, torch.Tensor):
+        if self.is_floating_point():
+            if exponent == 2:
+                return _SQUARE, (self,), ()
+            if exponent == 3:
+                return _CUBE, (self,), ()
+            if exponent == 0.5:
+                return _ROOT, (self,), ()
+        elif exponent < 0 and isinstance(exponent, int) and not self.is_complex():
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        elif exponent == 2 and isinstance(exponent, int) and self.dtype != torch.bool:
+            return _SQUARE, (self,), ()
+    return _POWER, (self, exponent), ()
+
+
+_NEXT = {
+    torch.float16: expression("nextafter_f16", "nextafter_f16(a, b)", 2),
+    torch.bfloat16: expression("nextafter_bf16", "nextafter_bf16(a, b)", 2),
+}
+_NEXT_F32 = expression("nextafter", "nextafter(a, b)", 2)
+
+
+@choose("nextafter")
+def nextafter(self, other):
+    """The next value of the stored dtype, not of the one it is computed in."""
+    return _NEXT.get(torch.result_type(self, other), _NEXT_F32), (self, other), ()
+
+
+# comparison
+binary("eq", "a == b", promote=B)
+binary("ne", "a != b", promote=B)
+binary("lt", "a < b", promote=B)
+binary("le", "a <= b", promote=B)
+binary("gt", "a > b", promote=B)
+binary("ge", "a >= b", promote=B)
+binary("logical_and", "bool(a) and bool(b)", promote=B)
+binary("logical_or", "bool(a) or bool(b)", promote=B)
+binary("logical_xor", "bool(a) != bool(b)", promote=B)
+unary("logical_not", "not bool(a)", promote=B)
+
+# bits
+binary("bitwise_and", "a & b")
+binary("bitwise_or", "a | b")
+binary("bitwise_xor", "a ^ b")
+binary("bitwise_left_shift", "a << b")
+binary("bitwise_right_shift", "a >> b")
+binary("__lshift__", "a << b")
+binary("__rshift__", "a >> b")
+unary("bitwise_not", "~a")
+
+# signs and rounding
+unary("neg", "-a")
+unary("abs", "abs(a)", promote="complex_to_float")
+unary("sign", "sign(a)")
+unary("sgn", "sgn(a)")
+unary("signbit", "signbit(a)", promote=B)
+unary("floor", "floor(a)")
+unary("ceil", "ceil(a)")
+unary("trunc", "trunc(a)")
+unary("round", "round(a)")
+unary("frac", "frac(a)")
+unary("isnan", "isnan(a)", promote=B)
+unary("isinf", "isinf(a)", promote=B)
+unary("isfinite", "isfinite(a)", promote=B)
+unary("isposinf", "isinf(a) and a > 0", promote=B)
+unary("isneginf", "isinf(a) and a < 0", promote=B)
+unary("reciprocal", "recip(a)", promote=F)
+unary("_conj_physical", "conj(a)")
+unary("conj_physical", "conj(a)")
+unary("frexp", "out0 = frexp_mantissa(a)\nout1 = frexp_exponent(a)", outputs=("T", "i32"))
+
+_ROUND_PLACES = expression("round_places", "round(a * ten) / ten", scalars=("ten",))
+_ROUND_TENS = expression("round_tens", "round(a / ten) * ten", scalars=("ten",))
+_ROUND = expression("round", "round(a)")
+
+
+@choose("round")
+def round_decimals(self, decimals):
+    if not decimals or not self.is_floating_point():
+        return _ROUND, (self,), ()
+    return _ROUND_PLACES if decimals > 0 else _ROUND_TENS, (self,), (10.0 ** abs(decimals),)
+
+
+_ANGLE_COMPLEX = expression("angle_complex", "angle(a)", promote="complex_to_float")
+_ANGLE = expression("angle", "where(isnan(a), a, where(a < 0, 3.141592653589793, 0))", promote=F)
+
+
+@choose("angle")
+def angle(self):
+    return _ANGLE_COMPLEX if self.is_complex() else _ANGLE, (self,), ()
+
+
+_COMPLEX = expression("complex", "complex(a, b)", 2, outputs=("c64",))
+_POLAR = expression("polar", "z = sincos(b)\ncomplex(a * z.imag, a * z.real)", 2, outputs=("c64",))
+
+
+def _complex_parts(first, second, entry):
+    one, two = _scalar_name(first.dtype), _scalar_name(second.dtype)
+    if not {one, two} <= {"Half", "Float", "Double"}:
+        raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {one} and {two}")
+    if one != two:
+        raise RuntimeError(f"Expected object of scalar type {one} but got scalar type {two} for second argument")
+    if one == "Double":
+        raise Unsupported("webgpu: no kernels for complex128")
+    return entry, (first, second), ()
+
+
+@choose("complex")
+def complex_(real, imag):
+    return _complex_parts(real, imag, _COMPLEX)
+
+
+@choose("polar")
+def polar(abs, angle):
+    return _complex_parts(abs, angle, _POLAR)
+
+
+_TAME = "where(isnan({0}), nan, where(isinf({0}), where({0} > 0, posinf, neginf), {0}))"
+_TAME_SCALARS = ("nan", "posinf", "neginf")
+_NAN_TO_NUM = expression("nan_to_num", _TAME.format("a"), scalars=_TAME_SCALARS)
+_NAN_TO_NUM_COMPLEX = expression(
+    "nan_to_num_complex",
+    f"x = a.real\ny = a.imag\ncomplex({_TAME.format('x')}, {_TAME.format('y')})",
+    scalars=_TAME_SCALARS,
+    types=dict.fromkeys(_TAME_SCALARS, "f32"),
+)
+_SAME = expression("same", "a")
+
+
+@choose("nan_to_num")
+def nan_to_num(self, nan=None, posinf=None, neginf=None):
+    if not (self.is_floating_point() or self.is_complex()):
+        return _SAME, (self,), ()
+    limits = torch.finfo(self.dtype)
+    numbers = (
+        0.0 if nan is None else nan,
+        limits.max if posinf is None else posinf,
+        limits.min if neginf is None else neginf,
+    )
+    return _NAN_TO_NUM_COMPLEX if self.is_complex() else _NAN_TO_NUM, (self,), numbers
+
+
+_CLOSE = "d = abs({0} - {1})\na == b or (isfinite(d) and d <= atol + abs(rtol * {1}))"
+_BOUNDS = {"rtol": "f32", "atol": "f32"}
+_ISCLOSE = {
+    kind: expression(f"isclose{kind}", source, 2, scalars=("rtol", "atol"), promote=B, types=types)
+    for kind, source, types in (
+        ("", _CLOSE.format("a", "b"), {}),
+        ("_nan", _CLOSE.format("a", "b") + " or (isnan(a) and isnan(b))", {}),
+        ("_complex", _CLOSE.format("a", "b"), _BOUNDS),
+        ("_complex_nan", _CLOSE.format("a", "b") + " or (isnan(a) and isnan(b))", _BOUNDS),
+        ("_whole", _CLOSE.format("float(a)", "float(b)"), _BOUNDS),
+    )
+}
+
+
+@choose("isclose", composite=True)
+def isclose(self, other, rtol=1e-5, atol=1e-8, equal_nan=False):
+    if self.dtype != other.dtype:
+        raise RuntimeError(f"{_scalar_name(self.dtype)} did not match {_scalar_name(other.dtype)}")
+    for name, bound in (("rtol", rtol), ("atol", atol)):
+        if not bound >= 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {bound:g}")
+    if not (self.is_floating_point() or self.is_complex()):
+        return _ISCLOSE["_whole"], (self, other), (rtol, atol)
+    kind = ("_complex" if self.is_complex() else "") + ("_nan" if equal_nan else "")
+    return _ISCLOSE[kind], (self, other), (rtol, atol)
+
+
+# exponentials and logarithms
+unary("exp", "exp(a)", promote=F)
+unary("exp2", "exp2(a)", promote=F)
+unary("expm1", "expm1(a)", promote=F)
+unary("log", "log(a)", promote=F)
+unary("log2", "log2(a)", promote=F)
+unary("log10", "log10(a)", promote=F)
+unary("log1p", "log1p(a)", promote=F)
+unary("sqrt", "sqrt(a)", promote=F)
+unary("rsqrt", "rsqrt(a)", promote=F)
+
+# trigonometry
+for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"):
+    unary(_name, f"{_name}(a)", promote=F)
+
+# selection, bounds and mixing
+ternary("where", "where(a, b, c)", types={"a": "bool"})
+ternary("addcmul", "a + b * c * value", scalars=("value",))
+ternary("addcdiv", "a + b / c * value", scalars=("value",), admit=_no_whole_quotient)
+ternary("lerp", "where(abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c))")
+binary("clamp_min", "max(a, b)", checked=True)
+binary("clamp_max", "min(a, b)", checked=True)
+_CLAMP = expression("clamp", "min(max(a, b), c)", 3, checked=True)
+_CLAMP_MIN = expression("clamp_min", "max(a, b)", 2, checked=True)
+_CLAMP_MAX = expression("clamp_max", "min(a, b)", 2, checked=True)
+
+
+@choose("clamp")
+def clamp(self, min=None, max=None):
+    if max is None:
+        if min is None:
+            raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+        return _CLAMP_MIN, (self, min), ()
+    if min is None:
+        return _CLAMP_MAX, (self, max), ()
+    return _CLAMP, (self, min, max), ()
+
+
+# torch 2.11 takes ldexp to a CPU kernel whatever the device.
+@custom("ldexp.Tensor")
+def ldexp(self, other):
+    return torch.mul(self, torch.pow(2.0, other))
+
+
+@custom("ldexp.out")
+def ldexp_out(self, other, *, out):
+    return torch.mul(self, torch.pow(2.0, other), out=out)
+
+
+@custom("ldexp_")
+def ldexp_(self, other):
+    return self.mul_(torch.pow(2.0, other))

@@ -1,0 +1,1 @@
+"""Random numbers and the streams they come from."""

@@ -1,0 +1,1 @@
+"""Reductions, and rows that are reduced and then rewritten: softmax and the norms."""

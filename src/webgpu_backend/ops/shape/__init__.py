@@ -1,0 +1,1 @@
+"""Memory and layout: new tensors, copies, views, joining and rearranging."""

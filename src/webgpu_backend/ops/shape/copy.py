@@ -1,0 +1,337 @@
+"""Copies: between host and device, and between layouts and dtypes on the device. Fills."""
+
+import ctypes
+from functools import cached_property
+from struct import Struct
+
+import torch
+
+from ... import tensor as T
+from ...kernels.layout import order_by
+from ...kernels.pointwise.elementwise import Spec
+from ..pointwise.elementwise import Elementwise, Into
+from ..table import Pointwise, custom
+
+_KEEPS = (None, torch.preserve_format, torch.contiguous_format)  # what is contiguous keeps its strides
+_RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class _Copy(Elementwise):
+    """A copy converts: the target's dtype rules, and nothing refuses the cast."""
+
+    def _dtypes(self, inputs):
+        return self.target, self.target
+
+    def _check_cast(self, inputs, outs):
+        return None
+
+    def _strides(self, tensors, shape):
+        return like_strides(tensors[0], self.format)
+
+    @cached_property
+    def onto(self):
+        """(source, target): writes to a target of any layout."""
+        return Into(self).form("tt")
+
+    @cached_property
+    def fill(self):
+        """(number, target): one number to every element of a target."""
+        return Into(self).form("pt")
+
+
+def dense(tensor: torch.Tensor) -> bool:
+    """The elements fill one range of memory in some order."""
+    return tensor.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense.default(tensor)
+
+
+def device_copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """source to target, both here, any layouts and dtypes; source broadcasts."""
+    if not target.numel():
+        return
+    if _marked(source) and source.numel() and T.block_of(source) is T.block_of(target):
+        source = clone(source)  # here: whoever copies it later would negate what is taken for plain
+    conj, neg = source.is_conj() != target.is_conj(), source.is_neg() != target.is_neg()
+    plain_source, plain_target = _plain(source), _plain(target)
+    if plain_source.dtype not in T.DTYPES or plain_target.dtype not in T.DTYPES:
+        return _exotic_copy(source, target)
+    if conj or neg:
+        if not source.is_complex():
+            entry = _copier(target.dtype, "-a")
+        else:
+            text = {(True, False): "conj(a)", (False, True): "-a", (True, True): "-conj(a)"}[conj, neg]
+            entry = _copier(target.dtype, text)
+    else:
+        entry = _copier(target.dtype, "a")
+    entry.onto(plain_source, plain_target)
+
+
+_copiers: dict[tuple, _Copy] = {}
+
+
+def _copier(target: torch.dtype, text: str, name: str = "copy", format=None) -> _Copy:
+    found = _copiers.get((target, text, name, format))
+    if found is None:
+        types = (("a", "own"),) if text == "a" and name == "copy" else ()
+        found = _Copy(Pointwise(f"{name}_", Spec(name, text, types=types, checked=True), "none"))
+        found.target, found.format = target, format
+        _copiers[target, text, name, format] = found
+    return found
+
+
+def _copied(source: torch.Tensor, dtype: torch.dtype, format) -> torch.Tensor:
+    """A new tensor with the elements of one that has no conj or neg bit."""
+    return _copier(dtype, "a", "copy", format)(source)
+
+
+def _marked(tensor: torch.Tensor) -> bool:
+    return tensor.is_conj() or tensor.is_neg()
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory without conj and neg bits."""
+    if _marked(tensor):
+        return T.reinterpret(tensor, tensor.shape, tensor.stride(), 0)
+    return tensor
+
+
+def _unmarked(tensor: torch.Tensor) -> torch.Tensor:
+    """As _plain, by turning the bits back: a reinterpreted tensor still says it is conjugate."""
+    tensor = tensor.conj() if tensor.is_conj() else tensor
+    return torch._neg_view(tensor) if tensor.is_neg() else tensor
+
+
+def _exotic_copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Dtypes that no shader knows (complex128, float8): same-dtype copies move bits, the rest goes by the host."""
+    if source.dtype == target.dtype and source.element_size() in _RAW and not source.is_conj():
+        raw = _RAW[source.element_size()]
+        device_copy(source.view(raw), target.view(raw))
+        return
+    conj, neg = source.is_conj() != target.is_conj(), source.is_neg() != target.is_neg()
+    source, target = _unmarked(source), _unmarked(target)
+    if source.dtype == target.dtype == torch.complex128 and not conj and not neg:
+        device_copy(torch.view_as_real(source).view(torch.int64), torch.view_as_real(target).view(torch.int64))
+        return
+    host = torch.empty(source.shape, dtype=source.dtype)
+    to_host(source, host)
+    host = host.to(target.dtype)
+    host = host.conj().resolve_conj() if conj else host
+    from_host(-host if neg else host, target)
+
+
+def to_host(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Device to CPU, after all recorded work."""
+    if not source.numel():
+        return
+    if source.shape != target.shape:
+        source = source.expand(target.shape)
+    direct = source.dtype == target.dtype and not (source.is_conj() or source.is_neg())
+    if direct and source.is_contiguous() and target.is_contiguous() and _word_aligned(source):
+        _read(source, target)
+        return
+    if direct and source.stride() == target.stride() and _word_aligned(source) and dense(source):
+        _read(source, target)
+        return
+    if not (source.is_contiguous() and _word_aligned(source)) or source.is_conj() or source.is_neg():
+        packed = T.empty(source.shape, source.dtype)
+        device_copy(source, packed)
+        source = packed
+    if source.dtype == target.dtype and target.is_contiguous():
+        _read(source, target)
+        return
+    host = torch.empty(source.shape, dtype=source.dtype)
+    _read(source, host)
+    target.copy_(host)
+
+
+def _as_it_lies(source: torch.Tensor, dtype, format) -> bool:
+    """A copy to the host of this dtype and format has the source's bytes, in order."""
+    return (
+        dtype in (None, source.dtype)
+        and format in _KEEPS
+        and source.is_contiguous()
+        and T.block_of(source) is not None  # it is on this device, and not empty
+        and _word_aligned(source)
+        and not _marked(source)
+    )
+
+
+def _word_aligned(tensor: torch.Tensor) -> bool:
+    return tensor.storage_offset() * tensor.element_size() % 4 == 0
+
+
+def _read(source: torch.Tensor, target: torch.Tensor) -> None:
+    T.read(source, target.data_ptr())
+
+
+def from_host(source: torch.Tensor, target: torch.Tensor) -> None:
+    """CPU to device, in order with recorded work."""
+    if not target.numel():
+        return
+    if target.is_conj() or target.is_neg():
+        fresh = T.empty(target.shape, target.dtype)
+        from_host(source, fresh)
+        device_copy(fresh, target)
+        return
+    item = target.element_size()
+    nbytes = target.numel() * item
+    start = target.storage_offset() * item
+    whole = start % 4 == 0 and (nbytes % 4 == 0 or T.owns_tail(target))
+    if whole and (target.is_contiguous() or dense(target)):
+        if source.dtype != target.dtype or source.shape != target.shape or source.stride() != target.stride():
+            host = torch.empty_strided(target.shape, target.stride(), dtype=target.dtype)
+            host.copy_(source)
+            source = host
+        elif source.is_conj() or source.is_neg():
+            source = source.resolve_conj().resolve_neg()
+        _write(source, target, start, nbytes)
+        return
+    # Casting happens on the host where the device has no such dtype, and on the device where that moves fewer bytes.
+    fresh = T.empty(source.shape, target.dtype)
+    from_host(source, fresh)
+    device_copy(fresh, target)
+
+
+def _write(source: torch.Tensor, target: torch.Tensor, start: int, nbytes: int) -> None:
+    """The source's memory is laid out exactly as the target's."""
+    whole = nbytes & ~3
+    if whole:
+        T.write(target, source.data_ptr(), start, whole)
+    if nbytes - whole:
+        tail = ctypes.create_string_buffer(4)
+        ctypes.memmove(tail, source.data_ptr() + whole, nbytes - whole)
+        T.write(target, ctypes.addressof(tail), start + whole, 4)
+
+
+@custom("_copy_from", planned=False)
+def copy_from(self, dst, non_blocking=False):
+    if self.device.type != T.NAME:
+        if not self.is_cpu:
+            self = self.cpu()
+        from_host(self if self.shape == dst.shape else self.expand(dst.shape), dst)
+    elif dst.device.type == T.NAME:
+        device_copy(self, dst)
+    elif dst.is_cpu:
+        to_host(self, dst)
+    else:
+        dst.copy_(self.cpu())
+    return dst
+
+
+@custom("_copy_from_and_resize", planned=False)
+def copy_from_and_resize(self, dst):
+    if dst.shape != self.shape:
+        dst.resize_(self.shape)
+    return copy_from(self, dst)
+
+
+def like_strides(tensor: torch.Tensor, memory_format=None) -> tuple[int, ...]:
+    """Strides of a copy, as `torch.empty_like` chooses them."""
+    if memory_format in _KEEPS and tensor.is_contiguous():
+        return tensor.stride()
+    shadow = torch.empty_strided(tensor.shape, tensor.stride(), device="meta")
+    return torch.empty_like(shadow, memory_format=memory_format or torch.preserve_format).stride()
+
+
+def memory_order(tensor: torch.Tensor) -> list[int]:
+    """Dimensions of a copy as `torch.empty_like` lays it out, outermost first."""
+    return order_by(tensor.shape, like_strides(tensor))
+
+
+@custom("clone", planned=False)
+def clone(self, *, memory_format=None):
+    dtype = self.dtype
+    if dtype in T.DTYPES and not _marked(self):
+        return _copied(self, dtype, memory_format)
+    out = T.empty(self.shape, dtype, like_strides(self, memory_format))
+    device_copy(self, out)
+    return out
+
+
+@custom("_to_copy", planned=False)
+def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+    """Registered because torch's own would pin the host's memory for a copy that need not be waited for."""
+    if device is None and layout is None and dtype in T.DTYPES and self.dtype in T.DTYPES and not _marked(self):
+        return _copied(self, dtype, memory_format)  # a cast
+    if device is not None and device.type == "cpu" and _as_it_lies(self, dtype, memory_format):
+        out = torch.empty(self.shape, dtype=self.dtype)
+        _read(self, out)
+        return out
+    if layout is not None and layout is not torch.strided:
+        raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
+    dtype = self.dtype if dtype is None else dtype
+    here = device is None or device.type == T.NAME
+    if here and dtype in T.DTYPES and self.dtype in T.DTYPES and self.device.type == T.NAME and not _marked(self):
+        return _copied(self, dtype, memory_format)
+    strides = like_strides(self, memory_format)
+    sizes = self.size()  # not .shape, which lazy modules' parameters refuse to give before the first call
+    if here:
+        out = T.empty(sizes, dtype, strides)
+    else:
+        out = torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+    if not out.numel():
+        return out
+    return copy_from(self, out)  # torch also comes here with a tensor of the CPU on its way to the device
+
+
+@custom("_local_scalar_dense", planned=False)
+def local_scalar_dense(self):
+    start = self.storage_offset() * self.element_size()
+    unpack = _ITEM.get(self.dtype)
+    if unpack is not None and start % 4 == 0 and not self.is_neg():
+        memory = ctypes.create_string_buffer(8)
+        T.read(self, ctypes.addressof(memory))
+        return unpack(memory)[0]
+    host = torch.empty(self.shape, dtype=self.dtype)  # one element, of any rank
+    to_host(self, host)
+    return host.item()
+
+
+_ITEM = {
+    torch.float32: Struct("<f").unpack_from,
+    torch.int64: Struct("<q").unpack_from,
+    torch.int32: Struct("<i").unpack_from,
+    torch.bool: Struct("<?").unpack_from,
+    torch.float16: Struct("<e").unpack_from,
+}
+
+
+_MANY = 1 << 18  # elements for which a view is worth its time
+
+
+def fill(tensor: torch.Tensor, value) -> torch.Tensor:
+    """Every element of a tensor, whatever its layout."""
+    if not tensor.numel():
+        return tensor
+    if tensor.is_conj() or tensor.is_neg():
+        device_copy(fill(T.empty((), tensor.dtype), value), tensor)
+        return tensor
+    if tensor.dtype not in T.DTYPES:
+        from_host(torch.full((), value, dtype=tensor.dtype).expand(tensor.shape), tensor)
+        return tensor
+    if value.__class__ is int and not value and tensor.numel() >= _MANY and tensor.element_size() == 8:
+        if tensor.is_contiguous():  # sixteen bytes a thread, not thirty-two
+            fill(tensor.view(-1).view(torch.int32), 0)  # flat: a last dimension of one may have any stride
+            return tensor
+    return _copier(tensor.dtype, "a", "fill").fill(value, tensor)
+
+
+@custom("fill_.Scalar", planned=False)
+def fill_scalar_(self, value):
+    return fill(self, value)
+
+
+@custom("fill_.Tensor", planned=False)
+def fill_tensor_(self, value):
+    if value.dim():
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.dim()} dimensions."
+        )
+    if value.is_cpu:
+        return fill(self, value.item())
+    device_copy(value, self)
+    return self
+
+
+@custom("zero_", planned=False)
+def zero_(self):
+    return fill(self, 0)

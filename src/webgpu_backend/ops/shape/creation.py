@@ -1,0 +1,224 @@
+"""Tensors made from numbers: arange, linspace, logspace, eye, triangle indices. One dispatch each."""
+
+import math
+
+import torch
+
+from ... import tensor as T
+from ...dtypes import carrier
+from ...kernels.shape import creation as generate
+from ...plan import caps, launch
+from ...program import Step
+from ..pointwise.elementwise import resize_output
+from ..table import custom
+from .copy import device_copy
+
+
+def _dtype(dtype, *values) -> torch.dtype:
+    if dtype is not None:
+        return dtype
+    return torch.int64 if all(isinstance(v, int) for v in values) else torch.get_default_dtype()
+
+
+def _make(name: str, shape, dtype: torch.dtype, compute: str, source: str, scalars: tuple[str, ...], values):
+    out = T.empty(shape, dtype)
+    if out.numel():
+        plan = generate.run(name, T.dtype_of(out), compute, source, scalars, values, out.numel(), caps())
+        launch(Step(plan[0], plan[1], plan[2]), out)
+    return out
+
+
+def _compute(dtype: torch.dtype) -> str:
+    """The carrier to count in."""
+    if dtype not in T.DTYPES or dtype is torch.bool or dtype.is_complex:
+        raise NotImplementedError(f'"arange_cpu" not implemented for {str(dtype).removeprefix("torch.")!r}')
+    return carrier(T.DTYPES[dtype], caps())
+
+
+_POSITION = {"f32": "float(i)", "i32": "int(i)", "n64": "long(i)", "i64": "long(i)", "u32": "i"}
+
+
+def _position(compute: str) -> str:
+    return _POSITION.get(compute, "i")
+
+
+def _arange(start, end, step, dtype):
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
+    if (step > 0 and end < start) or (step < 0 and end > start):
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    integral = not dtype.is_floating_point
+    if integral and dtype in T.DTYPES:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise RuntimeError("step must be nonzero")
+        count = max(-(-(end - start) // step), 0)
+    else:
+        count = max(math.ceil((end - start) / step), 0)
+    compute = _compute(dtype)
+    source = f"start + {_position(compute)} * step"
+    return _make("arange", (count,), dtype, compute, source, ("start", "step"), (start, step))
+
+
+@custom("arange")
+def arange(end, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _arange(0, end, 1, _dtype(dtype, end))
+
+
+@custom("arange.start")
+def arange_start(start, end, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _arange(start, end, 1, _dtype(dtype, start, end))
+
+
+@custom("arange.start_step")
+def arange_start_step(start, end, step=1, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _arange(start, end, step, _dtype(dtype, start, end, step))
+
+
+@custom("arange.start_out")
+def arange_out(start, end, step=1, *, out):
+    return _into(out, _arange(start, end, step, out.dtype))
+
+
+def _linspace(start, end, steps, dtype, base=None):
+    if steps is None or steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    if dtype.is_complex:
+        real = _linspace(complex(start).real, complex(end).real, steps, torch.float32)
+        imaginary = _linspace(complex(start).imag, complex(end).imag, steps, torch.float32)
+        line = torch.complex(real, imaginary).to(dtype)
+        return line if base is None else torch.pow(base, line)
+    if dtype is torch.bool:
+        raise NotImplementedError("\"linspace_cpu\" not implemented for 'Bool'")
+    if not dtype.is_floating_point:
+        start, end = int(start), int(end)
+    # Integers are cut off from a sum in double precision on the CPU: as many bits as the adapter has.
+    compute = "f64" if caps().f64 and dtype in (torch.float64, torch.int64, torch.int32) else "f32"
+    if steps == 1:
+        end = start
+    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    position = "i" if compute == "f64" else "float(i)"
+    rest = "(last - i)" if compute == "f64" else "float(last - i)"
+    source = f"where(i < half, start + step * {position}, end - step * {rest})"
+    if base is not None:
+        source = f"e = {source}\npow(base, e)"
+        compute = "f32"
+    return _line(source, dtype, compute, steps, start, end, step, base)
+
+
+def _line(source, dtype, compute, steps, start, end, step, base):
+    out = T.empty((steps,), dtype)
+    if not steps:
+        return out
+    scalars, values = ("start", "end", "step"), (start, end, step)
+    if base is not None:
+        scalars, values = (*scalars, "base"), (*values, base)
+    plan = generate.line(T.dtype_of(out), compute, source, scalars, values, steps, caps())
+    launch(Step(plan[0], plan[1], plan[2]), out)
+    return out
+
+
+@custom("linspace")
+def linspace(start, end, steps, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _linspace(start, end, steps, _line_dtype(dtype, start, end))
+
+
+@custom("linspace.out")
+def linspace_out(start, end, steps, *, out):
+    return _into(out, _linspace(start, end, steps, out.dtype))
+
+
+@custom("logspace")
+def logspace(start, end, steps, base=10.0, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _logspace(start, end, steps, base, _line_dtype(dtype, start, end))
+
+
+@custom("logspace.out")
+def logspace_out(start, end, steps, base=10.0, *, out):
+    return _into(out, _logspace(start, end, steps, base, out.dtype))
+
+
+def _logspace(start, end, steps, base, dtype):
+    if not dtype.is_floating_point and not dtype.is_complex:
+        start, end = int(start), int(end)
+        return _linspace(float(start), float(end), steps, torch.float32, base).to(dtype)
+    return _linspace(start, end, steps, dtype, base)
+
+
+def _line_dtype(dtype, start, end) -> torch.dtype:
+    if dtype is not None:
+        return dtype
+    if isinstance(start, complex) or isinstance(end, complex):
+        return torch.complex64 if torch.get_default_dtype() is torch.float32 else torch.complex128
+    return torch.get_default_dtype()
+
+
+def _into(out, result):
+    resize_output(out, result.shape)
+    device_copy(result, out)
+    return out
+
+
+@custom("eye")
+def eye(n, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _eye(n, n, dtype)
+
+
+@custom("eye.m")
+def eye_m(n, m, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _eye(n, m, dtype)
+
+
+def _eye(n, m, dtype):
+    for what, size in (("n", n), ("m", m)):
+        if size < 0:
+            raise RuntimeError(f"{what} must be greater or equal to 0, got {size}")
+    dtype = dtype or torch.get_default_dtype()
+    # The diagonal is every (m + 1)th position, down to where the columns end.
+    source = "where(rem(i, across) == 0, where(i < last, 1, 0), 0)"
+    return _make("eye", (n, m), dtype, "u32", source, ("across", "last"), (m + 1, m * m))
+
+
+@custom("eye.out")
+def eye_out(n, *, out):
+    return _into(out, _eye(n, n, out.dtype))
+
+
+@custom("eye.m_out")
+def eye_m_out(n, m, *, out):
+    return _into(out, _eye(n, m, out.dtype))
+
+
+def _triangle(rows: int, columns: int, offset: int, upper: bool, dtype) -> torch.Tensor:
+    dtype = dtype or torch.int64
+    if rows < 0 or columns < 0:
+        raise RuntimeError(f"{'row' if rows < 0 else 'col'} must be non-negative, got{rows if rows < 0 else columns}")
+    if dtype not in (torch.int64, torch.int32):
+        raise RuntimeError(f'"tri{"u" if upper else "l"}_indices" not implemented for {dtype}')
+    far = max(rows, columns) + 1
+    offset = max(-far, min(far, offset))
+
+    def below(x: int) -> int:
+        x = max(x, 0)
+        return x * (x + 1) // 2 if x <= columns else columns * (columns + 1) // 2 + (x - columns) * columns
+
+    count = below(rows + offset) - below(offset)
+    if upper:
+        count = rows * columns - (below(rows - 1 + offset) - below(offset - 1))
+    out = T.empty((2, count), dtype)
+    if count:
+        plan = generate.triangle(T.dtype_of(out), upper, count, columns, offset, rows, caps())
+        launch(Step(plan[0], plan[1], plan[2]), out)
+    return out
+
+
+@custom("tril_indices")
+def tril_indices(row, col, offset=0, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _triangle(row, col, offset, False, dtype)
+
+
+@custom("triu_indices")
+def triu_indices(row, col, offset=0, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _triangle(row, col, offset, True, dtype)

@@ -1,0 +1,75 @@
+"""Views: torch computes sizes, strides and offset once for each layout, and a repeated call costs a look-up.
+
+Without this, every view goes through torch's composite kernel to `as_strided`, with two lists to convert.
+"""
+
+import torch
+
+from ... import tensor as T
+from ..table import custom
+
+aten = torch.ops.aten
+_MAX_PLANS = 16384
+_COMPOSITE = torch._C.DispatchKey.CompositeExplicitAutograd
+_CPU = torch._C.DispatchKey.CPU
+_inference = torch.is_inference_mode_enabled
+_reinterpret = T.reinterpret
+
+
+def _remember(plans: dict, key: tuple, source: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    if len(plans) >= _MAX_PLANS:
+        plans.clear()
+    plans[key] = (tuple(view.shape), view.stride(), view.storage_offset() - source.storage_offset())
+    return view
+
+
+def _view(tensor: torch.Tensor, sizes: tuple, strides: tuple, by: int) -> torch.Tensor:
+    if _inference() and not tensor.is_inference():
+        return T.as_strided(tensor, sizes, strides, tensor.storage_offset() + by)  # which says why
+    return _reinterpret(tensor, sizes, strides, by)
+
+
+def _by_numbers(overload, defaults: tuple):
+    """A view that numbers describe."""
+    plans: dict[tuple, tuple] = {}
+    torchs = overload._op_dk
+    most = len(defaults)
+
+    def kernel(self, *args):
+        key = (self.shape, self.stride(), args)
+        found = plans.get(key)
+        if found is None:
+            return _remember(plans, key, self, torchs(_COMPOSITE, self, *args, *defaults[len(args) : most]))
+        return _view(self, *found)
+
+    return kernel
+
+
+def _by_list(overload, key):
+    """A view that a list of numbers describes."""
+    plans: dict[tuple, tuple] = {}
+    torchs = overload._op_dk
+
+    def kernel(self, numbers, *rest, **named):
+        sought = (self.shape, self.stride(), *numbers)
+        found = plans.get(sought)
+        if found is None:
+            return _remember(plans, sought, self, torchs(key, self, numbers, *rest, **named))
+        return _view(self, *found)
+
+    return kernel
+
+
+for _name, _defaults in (
+    ("t", ()),
+    ("transpose.int", ()),
+    ("slice.Tensor", (0, None, None, 1)),
+    ("select.int", ()),
+    ("unsqueeze", ()),
+    ("squeeze.dim", ()),
+    ("squeeze", ()),
+):
+    _base, _, _overload = _name.partition(".")
+    custom(_name, refuses=False)(_by_numbers(getattr(getattr(aten, _base), _overload or "default"), _defaults))
+for _name, _key in (("view", _CPU), ("expand", _COMPOSITE), ("permute", _COMPOSITE)):
+    custom(_name, refuses=False)(_by_list(getattr(aten, _name).default, _key))

@@ -1,0 +1,1 @@
+"""Order along a dimension: sorting, searching, scans, histograms, segments."""
