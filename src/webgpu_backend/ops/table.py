@@ -33,14 +33,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class Custom:
-    """An aten overload with a plan of its own, called with the overload's arguments."""
+    """An aten overload with a plan of its own, called with the overload's arguments: see `custom`."""
 
     overload: str
     call: Callable
-    key: str = "PrivateUse1"  # the dispatch key; AutogradPrivateUse1 for composites whose gradient is ours
-    planned: bool = True  # it follows from metadata and numbers; else it runs as written at each call
-    writes: tuple[str, ...] = ()  # arguments that change though the schema does not say so
-    refuses: bool = True  # may raise Unsupported
+    key: str
+    planned: bool
+    refuses: bool
+    writes: tuple[str, ...]
+    returns: tuple[str, ...]
+    conj: str
+    gradient: Callable | None
 
 
 POINTWISE: dict[str, Pointwise] = {}
@@ -107,25 +110,38 @@ def choose(*names: str, composite: bool = False):
     return register
 
 
-def custom(*overloads: str, key: str = "PrivateUse1", planned: bool = True, refuses: bool = True, writes=()):
+def custom(
+    *overloads: str,
+    key: str = "PrivateUse1",
+    planned: bool = True,
+    refuses: bool = True,
+    writes: tuple[str, ...] = (),
+    returns: tuple[str, ...] = (),
+    conj: str = "",
+    gradient: Callable | None = None,
+):
     """Registers a function as the kernel of aten overloads, spelt `mm` or `sum.dim_IntList`.
 
     It is planned: with given metadata and numbers it runs once, over outlines, and later calls run the plan that came
     of it (see the package `plan`). One that looks at values, moves them between host and device or makes views says
-    `planned=False` and runs as written; if it never `refuses`, torch calls it without a guard around it. `writes` names
-    arguments that change though the schema does not say so.
+    `planned=False` and runs as written; if it never `refuses`, torch calls it without a guard around it.
 
-    At `key="AutogradPrivateUse1"` the function sees tensors that require grad: it is made of differentiable calls or
-    an `autograd.Function`, it is not planned, and what it refuses goes to torch's composite kernel.
+    `writes` names arguments that change though the schema does not say so, and `returns` the results among them. `conj`
+    is for operators to which torch hands conjugated and negated views as they are, trusting the kernel to look at the
+    bits: "resolve" makes tensors of their own of them first, "direct" leaves them to the function as it is written.
+
+    An operator that torch composes of others and that has a `gradient` is replaced above autograd: where nothing is
+    differentiated the function is planned, elsewhere `gradient` is called, made of differentiable calls or an
+    `autograd.Function`. What they refuse goes to torch's composite. At `key="AutogradPrivateUse1"` a function sees
+    tensors that require grad and is not planned.
     """
-
     by_plan = planned and refuses and key == "PrivateUse1"
 
     def register(function: Callable) -> Callable:
         for overload in overloads:
             if (overload, key) in CUSTOM:
                 raise ValueError(f"{overload} is in the table already for {key}")
-            CUSTOM[overload, key] = Custom(overload, function, key, by_plan, writes, refuses)
+            CUSTOM[overload, key] = Custom(overload, function, key, by_plan, refuses, writes, returns, conj, gradient)
         return function
 
     return register

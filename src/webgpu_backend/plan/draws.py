@@ -1,7 +1,7 @@
 """Streams of random words, and places in them."""
 
 import threading
-from struct import pack
+from struct import Struct
 
 from ..program import Step
 from . import run
@@ -9,6 +9,7 @@ from . import run
 MASK = (1 << 64) - 1
 DEFAULT_SEED = 67280421310721  # torch's own, for a process that sets none
 BYTES = 16
+_pack = Struct("<QQ").pack
 
 
 class Draw:
@@ -22,12 +23,14 @@ class Draw:
 
     def after(self, elements: int) -> "Draw":
         """The place so many elements further on."""
+        if not elements:
+            return self
         return Draw(self.seed, (self.offset + elements // 4) & MASK)
 
     def filled(self, step: Step) -> bytes:
         """The step's parameters with this place in them."""
         params, at = step.params, step.draw
-        return params[:at] + pack("<QQ", self.seed, self.offset) + params[at + BYTES :]
+        return params[:at] + _pack(self.seed, self.offset) + params[at + BYTES :]
 
     def record(self, step: Step, buffers: tuple) -> None:
         run.record(step, buffers, self.filled(step))

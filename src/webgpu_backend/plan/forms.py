@@ -34,8 +34,9 @@ class Pattern:
     defaults: int  # how many of the last positional ones may be left out
     written: tuple[int, ...] = ()
     returned: tuple[int, ...] | None = None  # arguments that are the result; None: what the plan makes
-    resolves: bool = False  # conjugated and negated views must be resolved first
+    marked: str = ""  # the method that takes conjugated and negated views; empty: none come
     composite: bool = False  # torch's composite takes tensors that are not plain, and tangents
+    graded: bool = False  # called above autograd: `op.graded` takes what is differentiated
     mixed: bool = False  # a number may stand for any tensor but the first: `op.forms` has a form for that
     rest: bool = False  # more arguments may come: `op.more` takes them
 
@@ -45,9 +46,9 @@ def kind_of(type_name: str) -> str:
     return found or ("i" if "List[" in type_name else "n")
 
 
-def pattern_of(schema, writes: tuple[str, ...] = (), **rest) -> tuple[Pattern, tuple]:
+def pattern_of(schema, writes: tuple[str, ...] = (), returns: tuple[str, ...] = (), **rest) -> tuple[Pattern, tuple]:
     """The pattern of an aten schema, and the defaults of its arguments. `writes` names arguments that are written
-    though the schema does not say so."""
+    though the schema does not say so, `returns` those of them that are the result."""
     arguments = schema.arguments
     kinds = "".join([kind_of(str(a.type)) for a in arguments])
     positional = sum(not a.kwarg_only for a in arguments)
@@ -59,6 +60,8 @@ def pattern_of(schema, writes: tuple[str, ...] = (), **rest) -> tuple[Pattern, t
     returned = None
     if writes:
         written = tuple([i for i, a in enumerate(arguments) if a.name in writes])
+        if returns:
+            returned = tuple([i for i, a in enumerate(arguments) if a.name in returns])
     elif written:
         returned = tuple([_aliased(arguments, r) for r in schema.returns if r.alias_info is not None])
         if len(returned) != len(schema.returns):
@@ -203,8 +206,12 @@ class _Writer:
             lines += [f"if {names[i]}.__class__ in NUMBERS:", f"    return op.forms[{kinds!r}]({', '.join(names)})"]
         first = next((names[i] for i in self.tensors), None)
         if p.composite and first is not None:
-            lines += [f"if {first}.__class__ not in PLAIN or forward_ad._current_level >= 0:"]
+            transforms = " or transforms_active()" if p.graded else ""
+            lines += [f"if {first}.__class__ not in PLAIN or forward_ad._current_level >= 0{transforms}:"]
             lines += ["    " + self._call("traced", key=False)]
+        if p.graded:
+            wanted = " or ".join(self._requires_grad(i) for i in self.tensors)
+            lines += [f"if grad_enabled() and ({wanted}):", "    " + self._call("graded", key=False)]
         generators = [names[i] for i, k in enumerate(p.kinds) if k == "g"]
         if generators:
             lines += [f"if {generators[0]} is not None:", "    " + self._call("odd", key=False)]
@@ -222,15 +229,22 @@ class _Writer:
                 lines.append(f"x{i} = [blocks[t.data_ptr() >> 40] for t in {name}]")
             else:
                 lines.append(f"x{i} = [None if t is None else blocks[t.data_ptr() >> 40] for t in {name}]")
-        if self.pattern.resolves:
+        if self.pattern.marked:
             marked = " or ".join(self._marked(i) for i in self.tensors)
-            lines += [f"if {marked}:", "    " + self._call("resolved", key=False)]
+            lines += [f"if {marked}:", "    " + self._call(self.pattern.marked, key=False)]
         return lines
+
+    def _requires_grad(self, i: int) -> str:
+        return self._of_some(i, f"{self.names[i]}.requires_grad")
 
     def _marked(self, i: int) -> str:
         name = self.names[i]
-        marked = f"{name}.is_neg() or {name}.is_conj()"
-        return f"({name} is not None and ({marked}))" if self.pattern.kinds[i] == "o" else marked
+        plain = f"{name}.__class__ not in PLAIN or " if self.pattern.marked == "odd" else ""
+        return self._of_some(i, f"{plain}{name}.is_neg() or {name}.is_conj()")
+
+    def _of_some(self, i: int, text: str) -> str:
+        """A condition on a tensor that may be None."""
+        return f"({self.names[i]} is not None and ({text}))" if self.pattern.kinds[i] == "o" else text
 
     def _missing(self, i: int) -> str:
         kind, name = self.pattern.kinds[i], self.names[i]
@@ -268,6 +282,8 @@ class _Writer:
         """The run of a plan that was found; a plan of one step over the arguments is run here."""
         p, lines = self.pattern, []
         packs = [f"pack{k}({self.names[i]})" for k, i in enumerate(self.packed)]
+        if not self._slots():
+            lines += ["if not plan.steps:", "    return make(plan.outputs[0])[0]"]
         if not self.lists and "o" not in p.kinds:
             lines += ["step = plan.simple", "if step is not None:"]
             params = "step.params"

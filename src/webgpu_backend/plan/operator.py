@@ -24,17 +24,26 @@ _MOST_UNPLANNED = 4096
 
 
 class Operator:
-    """A function that is planned. `direct` calls it as it is written, for what cannot be planned; it may have other
-    ways to go where the function refuses. `writes`: it changes arguments. `graph`: it is many operators, whose steps
-    that function makes fewer.
+    """A function that is planned: it may have other ways to go where its kernel refuses. `writes`: it changes
+    arguments. `graph`: it is many operators, whose steps that function makes fewer. `gradient` is called where
+    something is differentiated. `returned`: the arguments, by number, that are the result.
     """
 
-    def __init__(self, name: str, function: Callable, writes: bool = False, direct=None, graph=None):
+    def __init__(
+        self,
+        name: str,
+        call: Callable,
+        writes: bool = False,
+        graph=None,
+        gradient=None,
+        returned: tuple[int, ...] | None = None,
+    ):
         self.name = name
-        self.function = function
+        self.call = call
         self.writes = writes
-        self.call = direct or function
         self.graph = graph
+        self.gradient = gradient
+        self.returned = returned
         self.plans = cache.table(name)
         self.form: Callable | None = None  # what torch calls
         self._unplanned = cache.marks()  # keys of calls that run as written
@@ -46,6 +55,9 @@ class Operator:
     # -- what a short form hands over
 
     odd = traced = direct
+
+    def graded(self, args: tuple, kwargs: dict):
+        return self.gradient(*args, **kwargs)
 
     def resolved(self, args: tuple, kwargs: dict):
         """Conjugated and negated views as tensors of their own."""
@@ -65,7 +77,7 @@ class Operator:
         if plan is None:
             return self.direct(args, kwargs)
         try:
-            return self._execute(plan, tensors, bound, args)
+            return self._execute(plan, tensors, bound, args, kwargs)
         except (BindingTooLarge, Stale):
             return self.large(key, tensors, bound, args, kwargs)
 
@@ -77,7 +89,7 @@ class Operator:
         key = (*key, *[None if block is None else block.size for block in bound])
         plan = self.plans.get(key) or self._planned(key, tensors, bound, args, kwargs)
         try:
-            return self.direct(args, kwargs) if plan is None else self._execute(plan, tensors, bound, args)
+            return self.direct(args, kwargs) if plan is None else self._execute(plan, tensors, bound, args, kwargs)
         except Stale:
             self.plans.pop(key, None)
             return self.direct(args, kwargs)
@@ -87,7 +99,7 @@ class Operator:
         if key in self._unplanned:
             return None
         try:
-            plan, lasting = plan_of(self.function, args, kwargs, tensors, bound, self.writes, self.graph)
+            plan, lasting = plan_of(self.call, args, kwargs, tensors, bound, self.writes, self.graph)
         except (T.Unplannable, Unsupported, BindingTooLarge):
             if len(self._unplanned) >= _MOST_UNPLANNED:
                 self._unplanned.clear()
@@ -95,12 +107,19 @@ class Operator:
             return None
         if plan.written and not self.writes:
             raise RuntimeError(f"webgpu: {self.name} writes to an argument that its entry does not name")
+        if self.returned is not None:
+            plan.results = ()
         if lasting:
             cache.keep(self.plans, key, plan)
         return plan
 
-    def _execute(self, plan: Plan, tensors: list, bound: list, args: tuple):
-        return execute(plan, bound[:], tensors, b"", [a for a in args if a.__class__ in _DRAWS])
+    def _execute(self, plan: Plan, tensors: list, bound: list, args: tuple, kwargs: dict):
+        made = execute(plan, bound[:], tensors, b"", [a for a in args if a.__class__ in _DRAWS])
+        if self.returned is None:
+            return made
+        every = (*args, *kwargs.values())
+        found = tuple([every[i] for i in self.returned])
+        return found[0] if len(found) == 1 else found or None
 
 
 def _with_aliases(key: tuple, bound: list) -> tuple:

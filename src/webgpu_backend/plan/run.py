@@ -18,6 +18,7 @@ from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
 
 make, space = T.make, T.space
+grad_enabled, transforms_active = torch.is_grad_enabled, torch._C._are_functorch_transforms_active
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 NUMBERS = frozenset((int, float, bool, complex))
 planning = None  # the plan in the making, if any

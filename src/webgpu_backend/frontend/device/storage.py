@@ -6,7 +6,9 @@ import torch
 
 from ... import tensor as T
 from ...kernels.layout import contiguous_strides
+from ...ops.shape.creation import check_made
 from ...ops.table import custom
+from ...plan.run import planning_here
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKey.CPU
@@ -22,18 +24,9 @@ def strides_for(sizes, memory_format) -> tuple[int, ...]:
     return torch.empty(sizes, device="meta", memory_format=memory_format).stride()
 
 
-def _check_index(device) -> None:
-    if device is not None and device.index:
-        raise RuntimeError(f"webgpu: invalid device ordinal {device.index}: there is one device, webgpu:0")
-
-
-_metas: dict[tuple, T.Meta] = {}
-_deterministic = torch._C._get_deterministic_algorithms
-
-
 def _known(tensor: torch.Tensor) -> torch.Tensor:
     """What nobody has written, as torch wants it with deterministic algorithms: NaN, or the largest integer."""
-    if not torch.utils.deterministic.fill_uninitialized_memory:
+    if not (torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory):
         return tensor
     dtype = tensor.dtype
     if dtype.is_floating_point or dtype.is_complex:
@@ -41,34 +34,16 @@ def _known(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.fill_(True if dtype is torch.bool else torch.iinfo(dtype).max)
 
 
-@custom("empty.memory_format", refuses=False)
-def empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
-    if dtype is None:
-        dtype = torch.get_default_dtype()
-    key = (dtype, layout, device, memory_format, *size)
-    meta = _metas.get(key)
-    if meta is None:
-        if len(_metas) > 8192:
-            _metas.clear()
-        meta = _metas[key] = _meta(size, dtype, layout, device, memory_format)
-    return _known(T.make(meta)[0]) if _deterministic() else T.make(meta)[0]
+@custom("empty.memory_format")
+def empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    check_made(size, layout, device)
+    return _known(T.empty(size, _dtype(dtype), strides_for(size, memory_format)))
 
 
-def _meta(size, dtype, layout, device, memory_format) -> T.Meta:
-    _check_index(device)
-    if layout is not None and layout is not torch.strided:
-        raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
-    for s in size:
-        if s < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(size)}")
-    return T.meta(size, strides_for(size, memory_format), dtype)
-
-
-@custom("empty_strided", refuses=False)
-def empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None):
-    _check_index(device)
-    tensor = T.empty(size, _dtype(dtype), stride)
-    return _known(tensor) if _deterministic() else tensor
+@custom("empty_strided")
+def empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
+    check_made((), layout, device)
+    return _known(T.empty(size, _dtype(dtype), stride))
 
 
 @custom("_efficientzerotensor")
@@ -140,6 +115,8 @@ def resize_storage(storage: torch.UntypedStorage, nbytes: int) -> torch.UntypedS
 def resize_(self, size, memory_format=None):
     if memory_format is None and self.shape == tuple(size):
         return self  # as it lies: a view stays the view it is
+    if planning_here() is not None:
+        raise T.Unplannable("another size for a tensor")
     strides = strides_for(size, memory_format)
     storage = self.untyped_storage()
     if 0 not in size:
@@ -147,7 +124,7 @@ def resize_(self, size, memory_format=None):
         need, had = last * self.element_size(), storage.nbytes()
         if had < need:
             resize_storage(storage, need)
-            if _deterministic():
+            if torch.are_deterministic_algorithms_enabled():
                 whole = T.empty((0,), self.dtype).set_(storage)
                 _known(whole[had // self.element_size() :])
     return aten.set_.source_Storage_storage_offset._op_dk(_CPU, self, storage, self.storage_offset(), size, strides)

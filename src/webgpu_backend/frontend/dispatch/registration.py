@@ -105,12 +105,7 @@ def _refused(kind: str):
     return kernel
 
 
-# torch hands these conjugated and negated views as they are, trusting the kernel to look at the
-# bits; ours multiply what is stored.
-_SEE_CONJ = {
-    "mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "dot", "vdot", "matmul", "linear", "linear_backward",
-    "linalg_solve_triangular",
-}  # fmt: skip
+_MARKED = {"": "", "resolve": "resolved", "direct": "odd"}
 
 
 def register_custom(library: torch.library.Library, entry: Custom) -> None:
@@ -120,12 +115,17 @@ def register_custom(library: torch.library.Library, entry: Custom) -> None:
         guard = _guarded_composite if composite or entry.key != "PrivateUse1" else _guarded
         library.impl(overload, guard(overload, entry.call) if entry.refuses else entry.call, entry.key)
         return
-    guarded = (_guarded_composite if composite else _guarded)(overload, entry.call)
-    resolves = entry.overload in _SEE_CONJ
-    pattern, defaults = pattern_of(overload._schema, entry.writes, composite=composite, resolves=resolves)
-    operator = Operator(entry.overload, entry.call, bool(pattern.written), guarded)
+    guard = _guarded_composite if composite else _guarded
+    pattern, defaults = pattern_of(
+        overload._schema, entry.writes, entry.returns, composite=composite, marked=_MARKED[entry.conj]
+    )
+    gradient = entry.gradient and guard(overload, entry.gradient)
+    call = guard(overload, entry.call)
+    operator = Operator(entry.overload, call, bool(pattern.written), None, gradient, pattern.returned)
     operator.form = short_form(operator, pattern, defaults)
-    library.impl(overload, operator.form, entry.key)
+    library.impl(overload, operator.form, "PrivateUse1")
+    if gradient is not None:
+        library.impl(overload, short_form(operator, replace(pattern, graded=True), defaults), "AutogradPrivateUse1")
 
 
 def overload_named(name: str):
@@ -148,13 +148,12 @@ def _guarded(overload, call):
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_NO_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
-def _traced(tensor) -> bool:
-    from torch._subclasses import FakeTensor  # not before anyone traces: they take a while to load
-    from torch._subclasses.functional_tensor import FunctionalTensor
-
-    return isinstance(tensor, (FakeTensor, FunctionalTensor))
+def _dispatches(x) -> bool:
+    """A tensor whose class takes operators into its own hands, as those that trace do: they see torch's composites."""
+    return isinstance(x, torch.Tensor) and x.__class__.__torch_dispatch__ is not _NO_DISPATCH
 
 
 def _guarded_composite(overload, call):
@@ -167,9 +166,9 @@ def _guarded_composite(overload, call):
 
     def kernel(*args, **kwargs):
         try:
-            if composite and forward_ad._current_level >= 0:
-                raise Unsupported("webgpu: tangents go through what torch knows")
-            if composite and args and args[0].__class__ not in _PLAIN and _traced(args[0]):
+            if composite and (forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()):
+                raise Unsupported("webgpu: tangents and transforms go through what torch knows")
+            if composite and any([x.__class__ not in _PLAIN and _dispatches(x) for x in args]):
                 if traced is not None and compiled.tracing:
                     return traced(*args, **kwargs)
                 raise Unsupported("webgpu: a graph is made of what torch knows")

@@ -81,8 +81,6 @@ def weight_norm_backward(grad_w, saved_v, saved_g, saved_norms, dim):
     return (grad_w - saved_v * (along / norms)) * (saved_g / norms), along
 
 
-@custom("instance_norm")
-@custom("instance_norm", key="AutogradPrivateUse1")
 def instance_norm(
     input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled
 ):  # fmt: skip
@@ -92,3 +90,6 @@ def instance_norm(
     if running_mean is not None or running_var is not None or not (use_input_stats and same and input.dim() > 2):
         raise Unsupported("webgpu: instance norm with running statistics is torch's composite")
     return F.group_norm(input, input.shape[1], weight, bias, eps)
+
+
+custom("instance_norm", gradient=instance_norm)(instance_norm)

@@ -84,12 +84,6 @@ def backward(
     return dq.to(q.dtype) if fused else dq, dk, dv
 
 
-@planned
-def _output(*args):
-    """Where no gradient follows."""
-    return forward(*args)[0]
-
-
 class Attention(torch.autograd.Function):
     """The fused kernels with their gradient; a gradient of that is torch's, through the composed formula."""
 
@@ -107,7 +101,7 @@ class Attention(torch.autograd.Function):
         if torch.is_grad_enabled():
             if ctx.dropout:
                 raise NotImplementedError("webgpu: the second derivative of attention with dropout")
-            return (*_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 5)
+            return (*_twice_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 5)
         with torch.no_grad():
             together = not torch.are_deterministic_algorithms_enabled()
             rest = (ctx.causal, ctx.scale, ctx.dropout, ctx.draw, wanted, together)
@@ -140,7 +134,7 @@ class Products(torch.autograd.Function):
         q, k, v, mask, out, weights = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():
-            return (*_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 3)
+            return (*_twice_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 3)
         dtype, groups = q.dtype, q.shape[-3] // k.shape[-3]
         wide_q, wide_k, wide_v = _wide(q, k, v)
         grad = grad.float()
@@ -167,7 +161,7 @@ def _ungrouped(x: torch.Tensor, groups: int) -> torch.Tensor:
     return x.unflatten(-3, (-1, groups)).sum(-3) if groups > 1 else x
 
 
-def _differentiable(grad, q, k, v, mask, causal, scale, wanted) -> list[torch.Tensor | None]:
+def _twice_differentiable(grad, q, k, v, mask, causal, scale, wanted) -> list[torch.Tensor | None]:
     """Gradients that have gradients."""
     q, k, v = (x.view_as(x) for x in (q, k, v))  # one tensor may be all three
     inputs = [x for x, w in zip((q, k, v), wanted) if w]
@@ -186,8 +180,6 @@ def _composed(q, k, v, mask, causal, scale):
 
 def _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> None:
     """Raises Unsupported for what torch's composite takes, which also words the errors."""
-    if torch._C._are_functorch_transforms_active():
-        raise Unsupported("webgpu: transforms see torch's composite")
     q, k, v, dtype = query.shape, key.shape, value.shape, query.dtype
     same = dtype is key.dtype is value.dtype and dtype in _DTYPES
     if not same or min(len(q), len(k), len(v)) < 3 or not 0.0 <= dropout_p <= 1.0:
@@ -207,32 +199,52 @@ def _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> No
             raise Unsupported("webgpu: attention with this mask")
 
 
-@custom("scaled_dot_product_attention")
-@custom("scaled_dot_product_attention", key="AutogradPrivateUse1")
+def _small(query, key) -> bool:
+    """Few scores, which are cheaper as products."""
+    return query.numel() // query.shape[-1] * key.shape[-2] <= SMALL_SCORES[caps().kind]
+
+
+def _differentiable(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
+    _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    e = query.shape[-1]
+    wanted = 1.0 / math.sqrt(e) if scale is None else float(scale)
+    flat = [_four(t) for t in (query, key, value)]
+    if _small(query, key):
+        if query.dtype == torch.float32 or dropout_p:
+            raise Unsupported("webgpu: few scores are cheaper as products")
+        if query.dim() == 4:
+            return Products.apply(*flat, attn_mask, is_causal, wanted)
+        return _wide_products(query, key, value, attn_mask, is_causal, scale)
+    draw = _draw(dropout_p)
+    out = Attention.apply(*flat, attn_mask, is_causal, wanted, dropout_p, draw)
+    return out if query.dim() == 4 else out.reshape(*query.shape[:-1], value.shape[-1])
+
+
+def _draw(dropout_p: float):
+    """For one call alone: see DROPOUT in the kernels."""
+    return DEFAULT.take(4) if dropout_p else None
+
+
+def _wide_products(query, key, value, attn_mask, is_causal, scale):
+    """Products of narrow dtypes would round the scores: as wide as the fused kernels compute."""
+    wide = [t.float() for t in (query, key, value)]
+    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        attn_mask = attn_mask.float()
+    return _composed(*wide, attn_mask, is_causal, scale).to(query.dtype)
+
+
+@custom("scaled_dot_product_attention", gradient=_differentiable)
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
 ):
     _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-    e = query.shape[-1]
-    if query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
+    if _small(query, key):
         if query.dtype == torch.float32 or dropout_p:
             raise Unsupported("webgpu: few scores are cheaper as products")
-        if query.dim() == 4 and torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value)):
-            scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
-            flat = [_four(t) for t in (query, key, value)]
-            return Products.apply(*flat, attn_mask, is_causal, scale)
-        # Products of narrow dtypes would round the scores: as wide as the fused kernels compute.
-        wide = [t.float() for t in (query, key, value)]
-        if attn_mask is not None and attn_mask.dtype != torch.bool:
-            attn_mask = attn_mask.float()
-        return _composed(*wide, attn_mask, is_causal, scale).to(query.dtype)
-    scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
-    draw = DEFAULT.take(4) if dropout_p else None  # for this call alone: see DROPOUT in the kernels
-    q, k, v = _four(query), _four(key), _four(value)
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        out = Attention.apply(q, k, v, attn_mask, is_causal, scale, dropout_p, draw)
-    else:
-        out = _output(q, k, v, attn_mask, is_causal, scale, dropout_p, draw)
+        return _wide_products(query, key, value, attn_mask, is_causal, scale)
+    scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    flat = [_four(t) for t in (query, key, value)]
+    out, _ = forward(*flat, attn_mask, is_causal, scale, dropout_p, _draw(dropout_p))
     return out if query.dim() == 4 else out.reshape(*query.shape[:-1], value.shape[-1])
 
 
@@ -294,8 +306,7 @@ def traced_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
 ):
     _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-    e = query.shape[-1]
-    if dropout_p or query.dim() != 4 or query.numel() // e * key.shape[-2] <= SMALL_SCORES[caps().kind]:
+    if dropout_p or query.dim() != 4 or _small(query, key):
         raise Unsupported("webgpu: a graph has torch's own attention here")
-    scale = 1.0 / math.sqrt(e) if scale is None else float(scale)
+    scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     return _ours.attention(query, key, value, attn_mask, is_causal, scale)[0]

@@ -28,7 +28,7 @@ def _broadcast(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Te
     return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
 
 
-@custom("linalg_solve_triangular")
+@custom("linalg_solve_triangular", conj="resolve")
 def linalg_solve_triangular(self, B, *, upper, left=True, unitriangular=False):
     shaped(aten.linalg_solve_triangular.default, self, B, upper=upper, left=left, unitriangular=unitriangular)
     a, b = _broadcast(self, B)

@@ -18,7 +18,7 @@ aten = torch.ops.aten
 # -- two matrices
 
 
-@custom("mm")
+@custom("mm", conj="resolve")
 def mm(self, mat2):
     supported(self, mat2)
     if self.dim() != 2 or mat2.dim() != 2 or self.shape[1] != mat2.shape[0] or not matching(self, mat2):
@@ -31,7 +31,7 @@ def _two(a, b, **rest) -> Product:
     return Product(m, n, k, matrix(a, *a.stride()), matrix(b, b.stride(1), b.stride(0)), output(a.dtype, m, n), **rest)
 
 
-@custom("addmm")
+@custom("addmm", conj="resolve")
 def addmm(self, mat1, mat2, *, beta=1, alpha=1):
     return _addmm(self, mat1, mat2, beta, alpha, "")
 
@@ -60,7 +60,7 @@ def _addmm(self, mat1, mat2, beta, alpha, act):
 # -- batches
 
 
-@custom("bmm")
+@custom("bmm", conj="resolve")
 def bmm(self, mat2):
     supported(self, mat2)
     if not _batches(self, mat2):
@@ -68,7 +68,7 @@ def bmm(self, mat2):
     return _batched(self, mat2)
 
 
-@custom("baddbmm")
+@custom("baddbmm", conj="resolve")
 def baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
     supported(self, batch1, batch2)
     if not _batches(batch1, batch2) or not matching(self, batch1):
@@ -143,7 +143,7 @@ def addmv(self, mat, vec, *, beta=1, alpha=1):
     return multiply((mat.shape[0],), mat.dtype, product, mat, vec, self if beta != 0 else None)
 
 
-@custom("dot")
+@custom("dot", conj="resolve")
 def dot(self, tensor):
     supported(self, tensor)
     _check_dot(self, tensor)
@@ -154,7 +154,7 @@ def dot(self, tensor):
     return multiply((), self.dtype, product, self, tensor)
 
 
-@custom("vdot")
+@custom("vdot", conj="resolve")
 def vdot(self, other):
     if self.dtype.is_complex:
         supported(self, other)
@@ -187,27 +187,6 @@ def _check_dot(a, b) -> None:
 # -- any ranks
 
 
-@custom("matmul")
-def matmul(self, other):
-    """Broadcast batches as strides: torch's composite would copy an operand whose batch dimensions do not merge."""
-    left, right = self.dim(), other.dim()
-    if left == 2 and right == 2:
-        return mm(self, other)
-    if left >= 3 and right >= 3:
-        return _broadcast(self, other)
-    if left >= 3 and right == 2:
-        if self.shape[-1] == other.shape[0] and self.dtype == other.dtype:
-            return linear(self, other.t())
-    elif left == 1 and right == 1:
-        return dot(self, other)
-    elif left == 2 and right == 1:
-        return mv(self, other)
-    elif left == 1 and right == 2:
-        if self.shape[0] == other.shape[0] and self.dtype == other.dtype:
-            return mv(other.t(), self)
-    raise Unsupported("webgpu: matmul of these ranks is torch's composite")
-
-
 @planned
 def _broadcast(a, b):
     supported(a, b)
@@ -229,20 +208,13 @@ def _broadcast(a, b):
     return multiply((*shape, m, n), a.dtype, product, a, b)
 
 
-@custom("matmul", key="AutogradPrivateUse1")
 def differentiable_matmul(self, other):
     """Torch's own formula refuses complex numbers, so the gradient of batches is ours."""
-    if torch._C._are_functorch_transforms_active():
-        raise Unsupported("webgpu: transforms see torch's composite")
     left, right = self.dim(), other.dim()
     if left == 2 and right == 2:
         return torch.mm(self, other)
     if left >= 3 and right >= 3:
-        if self.is_complex() or self.is_neg() or other.is_neg():  # seen above the keys that resolve these
-            self, other = (x.resolve_conj().resolve_neg() for x in (self, other))
-        if torch.is_grad_enabled() and (self.requires_grad or other.requires_grad):
-            return Batches.apply(self, other)
-        return _broadcast(self, other)
+        return Batches.apply(*[x.resolve_conj().resolve_neg() for x in (self, other)])
     if left >= 3 and right == 2 and self.shape[-1] == other.shape[0] and self.dtype == other.dtype:
         return torch.nn.functional.linear(self, other.t())
     raise Unsupported("webgpu: matmul of these ranks is torch's composite")
@@ -265,6 +237,27 @@ class Batches(torch.autograd.Function):
         return grad_a, grad_b
 
 
+@custom("matmul", conj="resolve", gradient=differentiable_matmul)
+def matmul(self, other):
+    """Broadcast batches as strides: torch's composite would copy an operand whose batch dimensions do not merge."""
+    left, right = self.dim(), other.dim()
+    if left == 2 and right == 2:
+        return mm(self, other)
+    if left >= 3 and right >= 3:
+        return _broadcast(self, other)
+    if left >= 3 and right == 2:
+        if self.shape[-1] == other.shape[0] and self.dtype == other.dtype:
+            return linear(self, other.t())
+    elif left == 1 and right == 1:
+        return dot(self, other)
+    elif left == 2 and right == 1:
+        return mv(self, other)
+    elif left == 1 and right == 2:
+        if self.shape[0] == other.shape[0] and self.dtype == other.dtype:
+            return mv(other.t(), self)
+    raise Unsupported("webgpu: matmul of these ranks is torch's composite")
+
+
 # -- linear
 
 
@@ -277,7 +270,7 @@ def rows_of(x: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int, int], tuple[
     return (dims[2], dims[1], dims[0]), (strides[2], strides[1], strides[0])
 
 
-@custom("linear")
+@custom("linear", conj="resolve")
 def linear(input, weight, bias=None):
     supported(input, weight, bias)
     k = weight.shape[-1] if weight.dim() in (1, 2) else -1
@@ -334,7 +327,7 @@ def one_of(dtype: torch.dtype) -> torch.Tensor:
     return found
 
 
-@custom("linear_backward")
+@custom("linear_backward", conj="resolve")
 def linear_backward(self, grad_output, weight, output_mask):
     supported(self, grad_output, weight)
     grad_input = grad_weight = grad_bias = None

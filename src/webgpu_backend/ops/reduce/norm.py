@@ -16,6 +16,7 @@ from .reduction import Reduction
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _HALVES = (torch.float16, torch.bfloat16)
 _T = "T"
+aten = torch.ops.aten
 
 
 def _affine(core: str, weight: bool, bias: bool) -> str:
@@ -182,16 +183,29 @@ def _check_layer(input, shape, weight, bias) -> int:
     return input.dim() - n
 
 
+def _layer(input, normalized_shape, weight, bias, eps, kept: tuple):
+    """The normalized input, and what is `kept` of the statistics: dtypes of the mean and of the inverse deviation."""
+    axis = _check_layer(input, normalized_shape, weight, bias)
+    inputs = (input, *[p.expand(input.shape) for p in _some(weight, bias)])
+    run, dims = _normalize(weight is not None, bias is not None), tuple(range(axis, input.dim()))
+    stats, (y,) = run.rewrite(inputs, dims, _compute(input.dtype), kept, (input.dtype,), (eps,))
+    return (y, *stats)
+
+
 @custom("native_layer_norm")
 def native_layer_norm(input, normalized_shape, weight, bias, eps):
-    axis = _check_layer(input, normalized_shape, weight, bias)
-    dims = tuple(range(axis, input.dim()))
-    compute, saved = _compute(input.dtype), _statistics(input, weight, bias)
-    shape = input.shape
-    inputs = (input, *[p.expand(shape) for p in _some(weight, bias)])
-    run = _normalize(weight is not None, bias is not None)
-    stats, (y,) = run.rewrite(inputs, dims, compute, (saved, saved), (input.dtype,), (eps,))
-    return y, stats[0], stats[1]
+    _compute(input.dtype)
+    return _layer(input, normalized_shape, weight, bias, eps, (_statistics(input, weight, bias),) * 2)
+
+
+def _differentiable_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
+    return aten.native_layer_norm.default(input, normalized_shape, weight, bias, eps)[0]
+
+
+@custom("layer_norm", gradient=_differentiable_layer_norm)
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
+    """Where no gradient follows, nothing is kept for one."""
+    return _layer(input, normalized_shape, weight, bias, eps, ())[0]
 
 
 @custom("native_layer_norm_backward")
@@ -213,16 +227,20 @@ def native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, we
 # -- rms norm
 
 
-@custom("_fused_rms_norm")
-def fused_rms_norm(input, normalized_shape, weight, eps):
+def _rms_normalized(input, normalized_shape, weight, eps, kept: tuple):
     axis = _check_layer(input, normalized_shape, weight, None)
     compute = _compute(input.dtype)
     eps = torch.finfo(compute).eps if eps is None else eps
     inputs = (input, *[p.expand(input.shape) for p in _some(weight)])
     out = torch.promote_types(input.dtype, weight.dtype) if weight is not None else input.dtype
     dims = tuple(range(axis, input.dim()))
-    stats, (y,) = _rms(weight is not None).rewrite(inputs, dims, compute, (compute,), (out,), (eps,))
-    return y, stats[0]
+    stats, (y,) = _rms(weight is not None).rewrite(inputs, dims, compute, kept, (out,), (eps,))
+    return (y, *stats)
+
+
+@custom("_fused_rms_norm")
+def fused_rms_norm(input, normalized_shape, weight, eps):
+    return _rms_normalized(input, normalized_shape, weight, eps, (_compute(input.dtype),))
 
 
 @custom("_fused_rms_norm_backward")
@@ -240,12 +258,15 @@ def fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, out
     return dx, dw
 
 
-@custom("rms_norm")
-@custom("rms_norm", key="AutogradPrivateUse1")
-def rms_norm(input, normalized_shape, weight=None, eps=None):
+def _differentiable_rms_norm(input, normalized_shape, weight=None, eps=None):
     if input.dtype not in _FLOATS:
         raise Unsupported(f"webgpu: no rms_norm of {input.dtype}")
-    return torch.ops.aten._fused_rms_norm.default(input, normalized_shape, weight, eps)[0]
+    return aten._fused_rms_norm.default(input, normalized_shape, weight, eps)[0]
+
+
+@custom("rms_norm", gradient=_differentiable_rms_norm)
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    return _rms_normalized(input, normalized_shape, weight, eps, ())[0]
 
 
 # -- group norm
@@ -329,6 +350,23 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
             (running_mean, running_var, stats[0], stats[2], momentum, n / max(n - 1, 1)), (running_mean, running_var)
         )
     return y, stats[0], stats[1]
+
+
+def _differentiable_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
+    _check_channels(input, weight, bias, running_mean, running_var)
+    args = (input, weight, bias, running_mean, running_var, training, momentum, eps)
+    return aten.native_batch_norm.default(*args)[0]
+
+
+def _check_channels(input, *parameters) -> None:
+    if input.dim() < 2 or any(p.numel() != input.shape[1] for p in _some(*parameters)):
+        raise Unsupported("webgpu: torch's composite words this error")
+
+
+@custom("batch_norm", writes=("running_mean", "running_var"), gradient=_differentiable_batch_norm)
+def batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
+    _check_channels(input, weight, bias, running_mean, running_var)
+    return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
 
 
 @custom("_native_batch_norm_legit.no_stats")

@@ -9,6 +9,10 @@ import torch
 from ... import tensor as T
 from ...kernels.layout import order_by
 from ...kernels.pointwise.elementwise import Spec
+from ...plan import cache
+from ...plan.forms import Pattern, short_form
+from ...plan.run import execute
+from ...runtime.errors import BindingTooLarge
 from ..pointwise.elementwise import Elementwise, Into
 from ..table import Pointwise, custom
 
@@ -202,7 +206,7 @@ def _write(source: torch.Tensor, target: torch.Tensor, start: int, nbytes: int) 
         T.write(target, ctypes.addressof(tail), start + whole, 4)
 
 
-@custom("_copy_from", planned=False)
+@custom("_copy_from", writes=("dst",), returns=("dst",), conj="direct")
 def copy_from(self, dst, non_blocking=False):
     if self.device.type != T.NAME:
         if not self.is_cpu:
@@ -237,7 +241,7 @@ def memory_order(tensor: torch.Tensor) -> list[int]:
     return order_by(tensor.shape, like_strides(tensor))
 
 
-@custom("clone", planned=False)
+@custom("clone", conj="direct")
 def clone(self, *, memory_format=None):
     dtype = self.dtype
     if dtype in T.DTYPES and not _marked(self):
@@ -247,7 +251,7 @@ def clone(self, *, memory_format=None):
     return out
 
 
-@custom("_to_copy", planned=False)
+@custom("_to_copy", conj="direct")
 def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
     """Registered because torch's own would pin the host's memory for a copy that need not be waited for."""
     if device is None and layout is None and dtype in T.DTYPES and self.dtype in T.DTYPES and not _marked(self):
@@ -308,19 +312,45 @@ def fill(tensor: torch.Tensor, value) -> torch.Tensor:
     if tensor.dtype not in T.DTYPES:
         from_host(torch.full((), value, dtype=tensor.dtype).expand(tensor.shape), tensor)
         return tensor
-    if value.__class__ is int and not value and tensor.numel() >= _MANY and tensor.element_size() == 8:
-        if tensor.is_contiguous():  # sixteen bytes a thread, not thirty-two
-            fill(tensor.view(-1).view(torch.int32), 0)  # flat: a last dimension of one may have any stride
-            return tensor
+    if _wide_zeros(tensor, value):
+        fill(tensor.view(-1).view(torch.int32), 0)  # flat: a last dimension of one may have any stride
+        return tensor
     return _copier(tensor.dtype, "a", "fill").fill(value, tensor)
 
 
-@custom("fill_.Scalar", planned=False)
-def fill_scalar_(self, value):
-    return fill(self, value)
+def _wide_zeros(tensor: torch.Tensor, value) -> bool:
+    """Sixteen bytes a thread, not thirty-two, are better."""
+    many = tensor.numel() >= _MANY and tensor.element_size() == 8
+    return value.__class__ is int and not value and many and tensor.is_contiguous()
 
 
-@custom("fill_.Tensor", planned=False)
+class _Fills(Into):
+    """Calls of `fill_`, whose number is a parameter of the kernel rather than a part of the plan."""
+
+    def __init__(self):
+        self.plans = cache.table("fill_")
+
+    def _general(self, args: tuple):
+        return fill(*args)
+
+    def miss(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
+        target, value = args
+        if None in bound or target.dtype not in T.DTYPES or _wide_zeros(target, value):
+            return fill(target, value)
+        run = _copier(target.dtype, "a", "fill")
+        run.check_into((value,), (target,), True)
+        plan = run.plan(self.plans, key, (value,), (target,), [None])
+        try:
+            execute(plan, bound[:], tensors, run.packed(plan, (value,)))
+        except BindingTooLarge:
+            fill(target, value)
+        return target
+
+
+custom("fill_.Scalar", refuses=False)(short_form(_Fills(), Pattern("tp", 2, (), 0, (0,), (0,), "odd"), (None, None)))
+
+
+@custom("fill_.Tensor", conj="direct")
 def fill_tensor_(self, value):
     if value.dim():
         raise RuntimeError(
@@ -332,6 +362,6 @@ def fill_tensor_(self, value):
     return self
 
 
-@custom("zero_", planned=False)
+@custom("zero_", conj="direct")
 def zero_(self):
     return fill(self, 0)

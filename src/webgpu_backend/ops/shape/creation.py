@@ -11,7 +11,10 @@ from ...plan import caps, launch
 from ...program import Step
 from ..pointwise.elementwise import resize_output
 from ..table import custom
-from .copy import device_copy
+from .copy import device_copy, fill, like_strides
+
+aten = torch.ops.aten
+_COMPOSITE = torch._C.DispatchKey.CompositeExplicitAutograd
 
 
 def _dtype(dtype, *values) -> torch.dtype:
@@ -60,6 +63,63 @@ def _arange(start, end, step, dtype):
     compute = _compute(dtype)
     source = f"start + {_position(compute)} * step"
     return _make("arange", (count,), dtype, compute, source, ("start", "step"), (start, step))
+
+
+# -- one value
+
+
+def _filled(size, dtype: torch.dtype, layout, device, value) -> torch.Tensor:
+    check_made(size, layout, device)
+    return fill(T.empty(size, dtype), value)
+
+
+def check_made(size, layout, device) -> None:
+    """Raises what torch raises for a tensor that cannot be made."""
+    if device is not None and device.index:
+        raise RuntimeError(f"webgpu: invalid device ordinal {device.index}: there is one device, webgpu:0")
+    if layout is not None and layout is not torch.strided:
+        raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
+    for s in size:
+        if s < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(size)}")
+
+
+@custom("zeros")
+def zeros(size, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _filled(size, dtype or torch.get_default_dtype(), layout, device, 0)
+
+
+@custom("ones")
+def ones(size, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _filled(size, dtype or torch.get_default_dtype(), layout, device, 1)
+
+
+@custom("full")
+def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None):
+    if dtype is None:
+        whole = {bool: torch.bool, int: torch.int64, complex: torch.get_default_dtype().to_complex()}
+        dtype = whole.get(fill_value.__class__, torch.get_default_dtype())
+    return _filled(size, dtype, layout, device, fill_value)
+
+
+def _like(name: str, value) -> None:
+    """`zeros_like` and `ones_like`: torch's own make the tensor and then call the operator that fills it."""
+    composite = getattr(aten, name).default._op_dk
+
+    @custom(name, conj="direct")
+    def like(self, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+        here = device is None or device.type == T.NAME
+        if not here or layout not in (None, torch.strided) or not T.is_ours(self):
+            options = dict(dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
+            return composite(_COMPOSITE, self, **options, memory_format=memory_format)
+        return fill(T.empty(self.shape, dtype or self.dtype, like_strides(self, memory_format)), value)
+
+
+_like("zeros_like", 0)
+_like("ones_like", 1)
+
+
+# -- ranges
 
 
 @custom("arange")

@@ -6,20 +6,23 @@ Without this, every view goes through torch's composite kernel to `as_strided`, 
 import torch
 
 from ... import tensor as T
+from ...plan import cache
+from ...plan.cache import Table
+from ...program import Plan
 from ..table import custom
 
 aten = torch.ops.aten
-_MAX_PLANS = 16384
 _COMPOSITE = torch._C.DispatchKey.CompositeExplicitAutograd
 _CPU = torch._C.DispatchKey.CPU
 _inference = torch.is_inference_mode_enabled
 _reinterpret = T.reinterpret
 
 
-def _remember(plans: dict, key: tuple, source: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
-    if len(plans) >= _MAX_PLANS:
-        plans.clear()
-    plans[key] = (tuple(view.shape), view.stride(), view.storage_offset() - source.storage_offset())
+def _remember(plans: Table, key: tuple, source: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    """A plan without steps, whose result is a view of its argument."""
+    plan = Plan(())
+    plan.results = (tuple(view.shape), view.stride(), view.storage_offset() - source.storage_offset())
+    cache.keep(plans, key, plan)
     return view
 
 
@@ -31,7 +34,7 @@ def _view(tensor: torch.Tensor, sizes: tuple, strides: tuple, by: int) -> torch.
 
 def _by_numbers(overload, defaults: tuple):
     """A view that numbers describe."""
-    plans: dict[tuple, tuple] = {}
+    plans = cache.table(overload.name())
     torchs = overload._op_dk
     most = len(defaults)
 
@@ -40,14 +43,14 @@ def _by_numbers(overload, defaults: tuple):
         found = plans.get(key)
         if found is None:
             return _remember(plans, key, self, torchs(_COMPOSITE, self, *args, *defaults[len(args) : most]))
-        return _view(self, *found)
+        return _view(self, *found.results)
 
     return kernel
 
 
 def _by_list(overload, key):
     """A view that a list of numbers describes."""
-    plans: dict[tuple, tuple] = {}
+    plans = cache.table(overload.name())
     torchs = overload._op_dk
 
     def kernel(self, numbers, *rest, **named):
@@ -55,7 +58,7 @@ def _by_list(overload, key):
         found = plans.get(sought)
         if found is None:
             return _remember(plans, sought, self, torchs(key, self, numbers, *rest, **named))
-        return _view(self, *found)
+        return _view(self, *found.results)
 
     return kernel
 
