@@ -283,6 +283,17 @@ def _check_view(tensor: torch.Tensor, size, stride, offset: int) -> None:
         )
 
 
+def share_memory(*tensors: torch.Tensor) -> bool:
+    """Whether all lie on one block."""
+    return len({t.data_ptr() >> UID_BITS for t in tensors}) == 1
+
+
+def neighbours(tensors) -> bool:
+    """Whether tensors of one element each lie in memory one after the other, as the norms of a list of tensors do."""
+    start, item = tensors[0].data_ptr(), tensors[0].element_size()
+    return [t.data_ptr() for t in tensors] == list(range(start, start + item * len(tensors), item))
+
+
 def generation() -> int:
     """Moves when a data pointer may stand for another block than before."""
     return gpu().pool.generation

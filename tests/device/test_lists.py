@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from _adapter import adapter_of  # noqa: F401
 
 import webgpu_backend
-from webgpu_backend.ops.lists.elementwise import Lists
+from webgpu_backend.plan.lists import Lists
 from webgpu_backend.plan import caps
 
 D = "webgpu"
@@ -199,7 +198,7 @@ def test_held_lists_are_not_looked_at_again(monkeypatch):
 
 
 @pytest.fixture
-def big_gpu(adapter_of):  # noqa: F811
+def big_gpu(adapter_of):
     adapter_of(kind="gpu")
 
 

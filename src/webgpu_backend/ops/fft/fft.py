@@ -132,7 +132,7 @@ def fft_c2c(self, dim, normalization, forward):
     if not x.numel():
         return T.empty(x.shape, torch.complex64)
     out = _over(x, dims, forward, _scale(normalization, numel([x.shape[d] for d in dims])))
-    return out.clone() if out is x or out.data_ptr() == self.data_ptr() else out
+    return out.clone() if out is x or T.share_memory(out, self) else out
 
 
 @custom("_fft_r2c")

@@ -104,7 +104,7 @@ def _bytes(mode, x, output_size, corners, scales, antialias):
         inner = y.shape[3] if dim == 2 else 1
         run(resample.byte_kernel(caps()), (y, low, weight), (out,), inner, size, outs, taps, bits)
         y = out
-    return y.clone() if y is x or y.data_ptr() == x.data_ptr() else y
+    return y.clone() if T.share_memory(x, y) else y
 
 
 def _backward(mode, dims, grad, output_size, input_size, corners, scales, antialias=False):

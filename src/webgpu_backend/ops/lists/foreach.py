@@ -6,11 +6,11 @@ import torch
 
 from ... import tensor as T
 from ...dtypes import Unsupported
+from ...plan.lists import Lists
 from ..pointwise import operators as pointwise  # noqa: F401 (its entries must be in the table)
 from ..pointwise.elementwise import Elementwise
 from ..shape.copy import copy_from, fill
 from ..table import POINTWISE, custom
-from .elementwise import Lists
 
 aten = torch.ops.aten
 _increment_version = torch._C._increment_version

@@ -10,12 +10,12 @@ from ... import tensor as T
 from ...kernels.lists import unscale as amp
 from ...kernels.pointwise.elementwise import Spec
 from ...plan import caps, launch, windows
+from ...plan.lists import Lists
 from ...program import Step
 from ...runtime.errors import BindingTooLarge
 from ..pointwise.elementwise import Elementwise
 from ..shape.copy import dense, device_copy
 from ..table import Pointwise, custom
-from .elementwise import Lists
 
 
 class _Step(Elementwise):

@@ -8,7 +8,7 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.layout import View, contiguous_strides, numel
 from ...kernels.pointwise import elementwise as pointwise
-from ...plan import cache, caps, run
+from ...plan import cache, caps, launch, run
 from ...plan.forms import Pattern, short_form
 from ...plan.run import NUMBERS, execute
 from ...program import Plan
@@ -41,17 +41,17 @@ class Elementwise:
         self.aten = entry.aten
         self.plans = cache.table(entry.aten)
         self.written_plans = cache.table(f"{entry.aten}_")
-        self._functional, self._inplace = Calls(self).forms, Calls(self, inplace=True).forms
+        self._functional, self._inplace = _Typed(Calls(self).forms), _Typed(Calls(self, inplace=True).forms)
 
     # -- calls
 
     def __call__(self, *args):
         """Functional: any inputs (tensors or numbers), then scalar values in the entry's order."""
-        return self._functional["".join(["p" if x.__class__ in NUMBERS else "t" for x in args])](*args)
+        return self._functional[tuple(map(type, args))](*args)
 
     def inplace(self, *args):
         """As a call, written to the first input."""
-        return self._inplace["".join(["p" if x.__class__ in NUMBERS else "t" for x in args])](*args)
+        return self._inplace[tuple(map(type, args))](*args)
 
     def into(self, args: tuple, outs: tuple, inplace: bool = False):
         """Writes to existing tensors, resizing them where torch does."""
@@ -143,7 +143,8 @@ class Elementwise:
         plan = Plan((step,))
         plan.packers = packers
         bound = [w for w, _ in windows]
-        run.record(step, tuple([bound[i] for i in step.bindings]), step.params + self.packed(plan, (*inputs, *scalars)))
+        numbers = self.packed(plan, (*inputs, *scalars))
+        launch(step.followed(numbers), *[bound[i] for i in step.bindings])
 
     def _halve(self, large, inputs, scalars, outs) -> None:
         """Two calls, split along the dimension that spreads `large` most."""
@@ -264,6 +265,17 @@ class _Forms(dict):
 
     def __missing__(self, kinds: str) -> Callable:
         found = self[kinds] = self.calls.form(kinds)
+        return found
+
+
+class _Typed(dict):
+    """Short forms by the types of the arguments."""
+
+    def __init__(self, forms: _Forms):
+        self.forms = forms
+
+    def __missing__(self, types: tuple) -> Callable:
+        found = self[types] = self.forms["".join(["p" if t in NUMBERS else "t" for t in types])]
         return found
 
 

@@ -9,7 +9,7 @@ from ... import tensor as T
 from ...kernels.layout import numel
 from ...kernels.shape import cat as join
 from ...kernels.shape import rearrange as move
-from ...plan import caps, launch
+from ...plan import caps, launch, planned
 from ...runtime.errors import BindingTooLarge
 from ..indexing.scatter import bits, duplicate
 from ..pointwise.elementwise import _scalar_name, resize_output
@@ -171,7 +171,12 @@ def _part(t: torch.Tensor, dim: int) -> join.Part | None:
     return join.part(t.shape, t.stride(), t.storage_offset(), dim)
 
 
-@custom("stack")
+@planned
+def _stack(tensors, dim: int):
+    return cat([t.unsqueeze(dim) for t in tensors], dim)
+
+
+@custom("stack", planned=False)
 def stack(tensors, dim=0):
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
@@ -185,15 +190,13 @@ def stack(tensors, dim=0):
     dim = canonicalize_dim(len(first) + 1, dim)
     if not first and _neighbours(tensors):
         return duplicate(T.reinterpret(tensors[0], (len(tensors),), (1,), 0))
-    return cat([t.unsqueeze(dim) for t in tensors], dim)
+    return _stack(tensors, dim)
 
 
 def _neighbours(numbers) -> bool:
-    """Whether tensors without dimensions lie in memory one after the other, as the norms of a list of tensors do."""
-    one, start, item = numbers[0], numbers[0].data_ptr(), numbers[0].element_size()
-    if [t.data_ptr() for t in numbers] != list(range(start, start + item * len(numbers), item)):
-        return False
-    return not one.is_complex() and all([t.dtype is one.dtype and not t.is_neg() for t in numbers])
+    one = numbers[0]
+    plain = not one.is_complex() and all([t.dtype is one.dtype and not t.is_neg() for t in numbers])
+    return plain and T.neighbours(numbers)
 
 
 # -- moving by coordinates

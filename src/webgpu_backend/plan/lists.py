@@ -2,18 +2,20 @@
 
 import torch
 
-from ... import tensor as T
-from ...kernels.lists import elementwise as kernel
-from ...kernels.lists.elementwise import Operand
-from ...kernels.pointwise.elementwise import Spec
-from ...kernels.text.numbers import PACKERS
-from ...plan import cache, caps, run
-from ...program import Plan, Step
+from .. import tensor as T
+from ..kernels.lists import elementwise as kernel
+from ..kernels.lists.elementwise import Operand
+from ..kernels.pointwise.elementwise import Spec
+from ..kernels.text.numbers import PACKERS
+from ..program import Plan, Step
+from . import run
+from .cache import cache
+from .launch import caps
 
 _FLOATS = frozenset((torch.float32, torch.float16, torch.bfloat16))
 _NUMBERS = frozenset((int, float, bool))
 _LISTS = frozenset((list, tuple))
-_OFFSET = (1 << 40) - 1  # the part of a data pointer below the slot
+_OFFSET = (1 << T.UID_BITS) - 1  # the part of a data pointer below the block's number
 _MAX_HELD = 64
 _pack = PACKERS["f32"]
 _data_ptr = torch.Tensor.data_ptr
@@ -137,7 +139,7 @@ class Lists:
             dtype = first.dtype
             if dtype not in _FLOATS or any([t.dtype is not dtype for t in values]):
                 return None
-            bound = [blocks[p >> 40] for p in pointers[at : at + len(values)]]
+            bound = [blocks[p >> T.UID_BITS] for p in pointers[at : at + len(values)]]
             at += len(values)
             if not each:
                 if first.numel() != 1:
