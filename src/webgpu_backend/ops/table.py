@@ -44,12 +44,15 @@ class Custom:
     returns: tuple[str, ...]
     conj: str
     gradient: Callable | None
+    oversize: Callable | None
 
 
 POINTWISE: dict[str, Pointwise] = {}
 CHOICES: list[Choice] = []
 ENTRIES: list[Pointwise] = []  # every entry, those that only a choice uses too
 CUSTOM: dict[tuple[str, str], Custom] = {}  # by overload and dispatch key
+AUTOCAST: dict[str, str] = {}  # rules by overload, those of operators that torch composes of others too
+COMPLETE: list[Callable[[], None]] = []  # called when every entry is in the table
 TRACED: dict[str, Callable] = {}  # what a composite overload becomes in a graph that `frontend.compiled` makes
 _LETTERS = "abcdefgh"
 
@@ -74,10 +77,24 @@ def expression(
     return entry
 
 
-def _enter(aten: str, source: str, arity: int, **rest) -> None:
+def _enter(aten: str, source: str, arity: int, autocast: str = "", **rest) -> None:
     if aten in POINTWISE:
         raise ValueError(f"{aten} is in the table already")
     POINTWISE[aten] = expression(aten, source, arity, **rest)
+    if autocast:
+        AUTOCAST[aten] = autocast
+
+
+def autocast(rule: str, *overloads: str) -> None:
+    """What mixed precision does with operators: "lower" computes in the lower precision, "float32" in that,
+    "float32_result" asks for such a result, "widest" takes the widest of the inputs. The rules are torch's own."""
+    AUTOCAST.update(dict.fromkeys(overloads, rule))
+
+
+def when_complete(function: Callable[[], None]) -> Callable[[], None]:
+    """Calls a function that makes entries of others, when all of these are there."""
+    COMPLETE.append(function)
+    return function
 
 
 def unary(aten: str, source: str, **rest) -> None:
@@ -119,6 +136,8 @@ def custom(
     returns: tuple[str, ...] = (),
     conj: str = "",
     gradient: Callable | None = None,
+    oversize: Callable | None = None,
+    autocast: str = "",
 ):
     """Registers a function as the kernel of aten overloads, spelt `mm` or `sum.dim_IntList`.
 
@@ -134,6 +153,9 @@ def custom(
     differentiated the function is planned, elsewhere `gradient` is called, made of differentiable calls or an
     `autograd.Function`. What they refuse goes to torch's composite. At `key="AutogradPrivateUse1"` a function sees
     tensors that require grad and is not planned.
+
+    `oversize` is the rule for tensors that no binding holds, where the function does not know what to do with them
+    itself: see `ops.oversize`. `autocast` is the rule of mixed precision: see `autocast`.
     """
     by_plan = planned and refuses and key == "PrivateUse1"
 
@@ -141,7 +163,11 @@ def custom(
         for overload in overloads:
             if (overload, key) in CUSTOM:
                 raise ValueError(f"{overload} is in the table already for {key}")
-            CUSTOM[overload, key] = Custom(overload, function, key, by_plan, refuses, writes, returns, conj, gradient)
+            CUSTOM[overload, key] = Custom(
+                overload, function, key, by_plan, refuses, writes, returns, conj, gradient, oversize
+            )
+            if autocast:
+                AUTOCAST[overload] = autocast
         return function
 
     return register

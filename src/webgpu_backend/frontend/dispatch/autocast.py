@@ -1,39 +1,17 @@
-"""Autocast: which operators run in the lower precision, which in float32, which in the widest of their inputs.
-
-The lists are torch's own (`ATen/autocast_mode.h`), which its C++ backends get from macros.
-"""
+"""Autocast: operators that run in the lower precision, in float32 or in the widest of their inputs, by the table's
+rules. Those are torch's own (`ATen/autocast_mode.h`), which its C++ backends get from macros."""
 
 import weakref
 
 import torch
 
 from ... import tensor as T
+from ...ops.table import AUTOCAST
 
 aten = torch.ops.aten
 _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
 _Exclude = torch._C._ExcludeDispatchKeyGuard
 
-LOWER = """
-    _convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
-    conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm
-    bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell
-    rnn_relu_cell scaled_dot_product_attention
-""".split()
-FLOAT32 = """
-    acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor
-    pow.Scalar softplus layer_norm native_layer_norm rms_norm group_norm frobenius_norm.dim nuclear_norm
-    nuclear_norm.dim cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss
-    kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss
-    triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp
-    upsample_nearest1d _upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d
-    _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d
-    upsample_bicubic2d _upsample_bicubic2d_aa
-""".split()
-FLOAT32_RESULT = """
-    prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm linalg_matrix_norm
-    linalg_matrix_norm.str_ord sum sum.dim_IntList
-""".split()
-WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add".split()
 _BANNED = (
     "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
     "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
@@ -136,14 +114,16 @@ def _banned(*args, **kwargs):
     raise RuntimeError(_BANNED)
 
 
+_RULES = {"lower": _lower, "float32": _float32, "float32_result": _float32_result, "widest": _widest}
+
+
 def register(library: torch.library.Library) -> None:
-    for names, policy in ((LOWER, _lower), (FLOAT32, _float32), (FLOAT32_RESULT, _float32_result), (WIDEST, _widest)):
-        for name in names:
-            base, _, overload = name.partition(".")
-            packet = getattr(aten, base, None)
-            found = getattr(packet, overload or "default", None) if packet is not None else None
-            if found is not None:  # a torch without it does not need it
-                library.impl(found, policy(found), "AutocastPrivateUse1")
+    for name, rule in AUTOCAST.items():
+        base, _, overload = name.partition(".")
+        packet = getattr(aten, base, None)
+        found = getattr(packet, overload or "default", None) if packet is not None else None
+        if found is not None:  # a torch without it does not need it
+            library.impl(found, _RULES[rule](found), "AutocastPrivateUse1")
     library.impl(aten.norm.Scalar, _norm, "AutocastPrivateUse1")
     library.impl(aten.norm.ScalarOpt_dim, _norm_dim, "AutocastPrivateUse1")
     library.impl(aten.binary_cross_entropy.default, _banned, "AutocastPrivateUse1")

@@ -9,14 +9,12 @@ from torch.autograd import forward_ad
 
 from ...dtypes import Unsupported
 from ...ops.pointwise.elementwise import Calls, Elementwise, runner
-from ...ops.table import CHOICES, CUSTOM, POINTWISE, TRACED, Choice, Custom, Pointwise
+from ...ops.table import CHOICES, COMPLETE, CUSTOM, POINTWISE, TRACED, Choice, Custom, Pointwise
 from ...plan import Operator, cache
 from ...plan.forms import pattern_of, short_form
 from ...runtime.errors import BindingTooLarge
 from ..graphs import compile as compiled
-from ..oversize import pieces, sorts  # noqa: F401  the rules register themselves
-from ..oversize import rules as oversize
-from . import autocast, fallback, sparse
+from . import autocast, fallback, oversize, sparse
 
 aten = torch.ops.aten
 _libraries: list[torch.library.Library] = []
@@ -26,6 +24,8 @@ def register() -> None:
     library = torch.library.Library("aten", "IMPL")
     rest = torch.library.Library("_", "IMPL")
     _libraries.extend((library, rest))
+    for function in COMPLETE:
+        function()
     for entry in POINTWISE.values():
         register_pointwise(library, entry)
     for choice in CHOICES:
@@ -174,7 +174,7 @@ def _guarded_composite(overload, call):
                 raise Unsupported("webgpu: a graph is made of what torch knows")
             return call(*args, **kwargs)
         except (Unsupported, BindingTooLarge) as error:
-            if isinstance(error, BindingTooLarge) and overload.name().removeprefix("aten::") in oversize.RULES:
+            if isinstance(error, BindingTooLarge) and oversize.rule_of(overload.name().removeprefix("aten::")):
                 return oversize.run(overload, call, error, args, kwargs)
             result = overload.decompose(*args, **kwargs)
             if result is NotImplemented:

@@ -233,7 +233,7 @@ def _wide_products(query, key, value, attn_mask, is_causal, scale):
     return _composed(*wide, attn_mask, is_causal, scale).to(query.dtype)
 
 
-@custom("scaled_dot_product_attention", gradient=_differentiable)
+@custom("scaled_dot_product_attention", gradient=_differentiable, autocast="lower")
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
 ):

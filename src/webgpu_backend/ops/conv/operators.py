@@ -14,7 +14,7 @@ from ...plan import caps, launch
 from ..matmul.operators import one_of
 from ..matmul.product import matrix, multiply, output, supported
 from ..shape.copy import fill
-from ..table import custom
+from ..table import autocast, custom
 from . import few_outputs as few
 from . import tables, winograd
 
@@ -297,7 +297,7 @@ def _near(image: torch.Tensor) -> torch.Tensor:
     return image if caps().kind == "cpu" or image.stride(-1) == 1 else image.contiguous()
 
 
-@custom("convolution")
+@custom("convolution", autocast="lower")
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     """Torch's own composite checks the shapes and comes back below."""
     rest = (stride, padding, dilation, transposed, output_padding, groups)
@@ -351,3 +351,10 @@ def gradients(grad_output, input, weight, stride, padding, dilation, transposed,
     if output_mask[2]:
         grad_bias = channel_sums(grad_output)
     return grad_input, grad_weight, grad_bias
+
+
+autocast(
+    "lower",
+    "_convolution.deprecated", "_convolution", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d",
+    "conv_transpose2d.input", "conv_transpose3d.input",
+)  # fmt: skip

@@ -13,6 +13,7 @@ from ...kernels.layout import numel, spread
 from ...plan import caps, constant, launch
 from ...program import Step
 from ..by_index import run
+from ..oversize import by_free_dimension
 from ..sort.scan import blocks_of
 from ..table import custom
 
@@ -125,7 +126,7 @@ def _over(x: torch.Tensor, dims: list[int], forward: bool, scale: float) -> torc
     return x
 
 
-@custom("_fft_c2c")
+@custom("_fft_c2c", oversize=by_free_dimension)
 def fft_c2c(self, dim, normalization, forward):
     x = _complex(self)
     dims = _dims(self, dim)
@@ -135,7 +136,7 @@ def fft_c2c(self, dim, normalization, forward):
     return out.clone() if out is x or T.share_memory(out, self) else out
 
 
-@custom("_fft_r2c")
+@custom("_fft_r2c", oversize=by_free_dimension)
 def fft_r2c(self, dim, normalization, onesided):
     dims = _dims(self, dim)
     shape = list(self.shape)
@@ -164,7 +165,7 @@ def fft_r2c(self, dim, normalization, onesided):
     return _over(x, dims[:-1], True, 1.0)
 
 
-@custom("_fft_c2r")
+@custom("_fft_c2r", oversize=by_free_dimension)
 def fft_c2r(self, dim, normalization, last_dim_size):
     dims = _dims(self, dim)
     last = dims[-1]

@@ -8,7 +8,8 @@ from ...kernels.image import grid_sample
 from ...kernels.layout import numel
 from ...plan import caps
 from ..by_index import run
-from ..table import custom
+from ..oversize import by_pairs
+from ..table import autocast, custom
 from .pool import _spatial, _strides
 
 
@@ -63,12 +64,12 @@ def _to_input(dims: int, grad, x, grid, mode, padding, corners, numbers):
     return result.reshape(x.shape).to(x.dtype)
 
 
-@custom("grid_sampler_2d")
+@custom("grid_sampler_2d", oversize=by_pairs)
 def grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners):
     return _forward(2, input, grid, interpolation_mode, padding_mode, align_corners)
 
 
-@custom("grid_sampler_3d")
+@custom("grid_sampler_3d", oversize=by_pairs)
 def grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners):
     return _forward(3, input, grid, interpolation_mode, padding_mode, align_corners)
 
@@ -81,3 +82,6 @@ def grid_sampler_2d_backward(grad_output, input, grid, interpolation_mode, paddi
 @custom("grid_sampler_3d_backward")
 def grid_sampler_3d_backward(grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask):
     return _backward(3, grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask)
+
+
+autocast("widest", "grid_sampler")

@@ -10,7 +10,8 @@ from ...kernels.image import interpolate as resample
 from ...kernels.layout import contiguous_strides
 from ...plan import caps, constant
 from ..by_index import run
-from ..table import custom
+from ..oversize import by_batch
+from ..table import autocast, custom
 from .pool import _channels, _channels_last, _spatial, _strides
 
 aten = torch.ops.aten
@@ -134,7 +135,7 @@ def _register_nearest(name: str, mode: str, dims: int) -> None:
     def backward(grad_output, output_size, input_size, *scales, **named):
         return _backward(mode, dims, grad_output, output_size, input_size, False, _scales(dims, scales, named))
 
-    custom(name)(forward)
+    custom(name, autocast="float32", oversize=by_batch)(forward)
     custom(f"{name}_backward")(backward)
 
 
@@ -153,7 +154,7 @@ def _register_smooth(name: str, mode: str, dims: int, antialias: bool = False) -
         scales = _scales(dims, scales, named)
         return _backward(mode, dims, grad_output, output_size, input_size, align_corners, scales, antialias)
 
-    custom(name)(forward)
+    custom(name, autocast="float32", oversize=by_batch)(forward)
     custom(f"{name}_backward")(backward)
 
 
@@ -175,3 +176,6 @@ _register_smooth("upsample_trilinear3d", "linear", 3)
 _register_smooth("upsample_bicubic2d", "cubic", 2)
 _register_smooth("_upsample_bilinear2d_aa", "linear", 2, True)
 _register_smooth("_upsample_bicubic2d_aa", "cubic", 2, True)
+
+
+autocast("float32", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")

@@ -8,6 +8,7 @@ from ...kernels.image import pool
 from ...kernels.layout import numel
 from ...plan import caps
 from ..by_index import meta_results, run
+from ..oversize import by_batch
 from ..table import custom
 
 aten = torch.ops.aten
@@ -93,13 +94,13 @@ def _pair(x) -> tuple:
     return tuple(x) if isinstance(x, (list, tuple)) else (x,)
 
 
-@custom("max_pool2d_with_indices")
+@custom("max_pool2d_with_indices", oversize=by_batch)
 def max_pool2d_with_indices(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
     return _max_pool(aten.max_pool2d_with_indices.default, 2, self, _pair(kernel_size), _pair(stride),
                      _pair(padding), _pair(dilation), ceil_mode)  # fmt: skip
 
 
-@custom("max_pool3d_with_indices")
+@custom("max_pool3d_with_indices", oversize=by_batch)
 def max_pool3d_with_indices(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
     return _max_pool(aten.max_pool3d_with_indices.default, 3, self, _pair(kernel_size), _pair(stride),
                      _pair(padding), _pair(dilation), ceil_mode)  # fmt: skip
@@ -147,13 +148,13 @@ def _avg_pool(op, dims, x, kernel_size, stride, padding, ceil_mode, include_pad,
     return _forward("avg", "fixed", op, x, dims, arguments, geometry, (divisor or 0,), include_pad)
 
 
-@custom("avg_pool2d")
+@custom("avg_pool2d", oversize=by_batch)
 def avg_pool2d(self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
     return _avg_pool(aten.avg_pool2d.default, 2, self, _pair(kernel_size), _pair(stride), _pair(padding),
                      ceil_mode, count_include_pad, divisor_override)  # fmt: skip
 
 
-@custom("avg_pool3d")
+@custom("avg_pool3d", oversize=by_batch)
 def avg_pool3d(self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
     return _avg_pool(aten.avg_pool3d.default, 3, self, _pair(kernel_size), _pair(stride), _pair(padding),
                      ceil_mode, count_include_pad, divisor_override)  # fmt: skip
@@ -186,22 +187,22 @@ def _adaptive(kind: str, op, dims: int, x, output_size):
     return _forward(kind, "adaptive", op, x, dims, (output_size,), _UNIT, (0,) if kind == "avg" else ())
 
 
-@custom("_adaptive_avg_pool2d")
+@custom("_adaptive_avg_pool2d", oversize=by_batch)
 def adaptive_avg_pool2d(self, output_size):
     return _adaptive("avg", aten._adaptive_avg_pool2d.default, 2, self, tuple(output_size))
 
 
-@custom("_adaptive_avg_pool3d")
+@custom("_adaptive_avg_pool3d", oversize=by_batch)
 def adaptive_avg_pool3d(self, output_size):
     return _adaptive("avg", aten._adaptive_avg_pool3d.default, 3, self, tuple(output_size))
 
 
-@custom("adaptive_max_pool2d")
+@custom("adaptive_max_pool2d", oversize=by_batch)
 def adaptive_max_pool2d(self, output_size):
     return _adaptive("max", aten.adaptive_max_pool2d.default, 2, self, tuple(output_size))
 
 
-@custom("adaptive_max_pool3d")
+@custom("adaptive_max_pool3d", oversize=by_batch)
 def adaptive_max_pool3d(self, output_size):
     return _adaptive("max", aten.adaptive_max_pool3d.default, 3, self, tuple(output_size))
 

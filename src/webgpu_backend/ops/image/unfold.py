@@ -9,6 +9,7 @@ from ...kernels.layout import numel
 from ...plan import caps, launch
 from ..by_index import meta_results
 from ..indexing.scatter import duplicate
+from ..oversize import by_batch
 from ..shape.copy import fill
 from ..shape.rearrange import constant_pad_nd
 from ..table import custom
@@ -16,7 +17,7 @@ from ..table import custom
 aten = torch.ops.aten
 
 
-@custom("im2col")
+@custom("im2col", oversize=by_batch)
 def im2col(self, kernel_size, dilation, padding, stride):
     (meta,) = meta_results(aten.im2col, self, kernel_size, dilation, padding, stride)
     if not numel(meta.sizes):
@@ -47,7 +48,7 @@ def _fold(source: torch.Tensor, shape, **numbers: int) -> torch.Tensor:
     return out
 
 
-@custom("col2im")
+@custom("col2im", oversize=by_batch)
 def col2im(self, output_size, kernel_size, dilation, padding, stride):
     (meta,) = meta_results(aten.col2im, self, output_size, kernel_size, dilation, padding, stride)
     self = self.contiguous()

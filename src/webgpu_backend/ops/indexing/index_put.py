@@ -6,7 +6,7 @@ from ... import tensor as T
 from ...kernels.layout import numel
 from ..pointwise.elementwise import _scalar_name
 from ..shape.copy import clone, device_copy
-from ..table import custom
+from ..table import autocast, custom
 from .read import advanced, axis, device_indices, few, flat_mask
 from .scatter import apart, both, duplicate, write
 
@@ -122,3 +122,6 @@ def index_put_impl_(self, indices, values, accumulate=False, unsafe=False):
 @custom("_unsafe_index_put")
 def unsafe_index_put(self, indices, values, accumulate=False):
     return index_put_(clone(self), indices, values, accumulate)
+
+
+autocast("widest", "index_put")

@@ -7,6 +7,7 @@ from ... import tensor as T
 from ..pointwise.elementwise import _scalar_name
 from ..shape.copy import clone, fill
 from ..table import custom
+from . import oversize
 from .read import INDEX_SIZE, axis
 from .scatter import REDUCES, WIDE, apart, both, reduce_into, write
 
@@ -75,7 +76,7 @@ def _row_operands(self, dim, index, source, op):
     return target, dim, source
 
 
-@both("index_add")
+@both("index_add", oversize=(oversize.index_add_, oversize.index_add))
 def index_add_(self, dim, index, source, *, alpha=1):
     target, dim, source = _row_operands(self, dim, index, source, "index_add")
     if alpha != 1:
@@ -123,7 +124,7 @@ def index_reduce_(self, dim, index, source, reduce, *, include_self=True):
     return self
 
 
-@custom("embedding_dense_backward")
+@custom("embedding_dense_backward", oversize=oversize.embedding_backward)
 def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
     width = grad_output.shape[-1] if grad_output.dim() else 1
     dtype = grad_output.dtype
@@ -143,7 +144,7 @@ def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, sca
     return out if out.dtype == dtype else out.to(dtype)
 
 
-@custom("bincount")
+@custom("bincount", oversize=oversize.bincount)
 def bincount(self, weights=None, minlength=0):
     if self.dim() != 1 or self.dtype.is_floating_point or self.dtype.is_complex:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")

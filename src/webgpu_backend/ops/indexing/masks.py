@@ -10,6 +10,7 @@ from ...plan.faults import site
 from ..pointwise.elementwise import Elementwise, _scalar_name, broadcast_shape
 from ..shape.copy import device_copy
 from ..table import Pointwise, custom
+from . import oversize
 
 _SPEC = Spec("masked_fill", "where(b, c, a)", ("a", "b", "c"), (), (("b", "bool"), ("c", "T")), checked=True)
 _fill = Elementwise(Pointwise("masked_fill", _SPEC, "none"))
@@ -33,7 +34,7 @@ def _positions(self: torch.Tensor, sums: torch.Tensor, room: int, sizes) -> torc
     return out
 
 
-@custom("nonzero", planned=False)
+@custom("nonzero", planned=False, oversize=oversize.nonzero)
 def nonzero(self):
     rank = self.dim()
     if not self.numel():
@@ -69,7 +70,7 @@ def nonzero_static(self, *, size, fill_value=-1):
     return out
 
 
-@custom("masked_select", planned=False)
+@custom("masked_select", planned=False, oversize=oversize.masked_select)
 def masked_select(self, mask):
     if mask.dtype is not torch.bool:
         raise RuntimeError("masked_select: expected BoolTensor for mask")

@@ -14,6 +14,7 @@ from ...plan.faults import site
 from ...runtime.errors import BindingTooLarge
 from ..pointwise.elementwise import _scalar_name, broadcast_shape
 from ..table import custom
+from . import oversize
 
 INDEX_SIZE = {torch.int64: 8, torch.int32: 4}
 
@@ -56,7 +57,7 @@ def along(self: torch.Tensor, dim: int, index: torch.Tensor, op: str):
     return strides, axis(index, index.stride(), self.shape[dim], self.stride(dim), op, dim, False)
 
 
-@custom("gather")
+@custom("gather", oversize=oversize.gather)
 def gather(self, dim, index, *, sparse_grad=False):
     canonicalize_dim(self.dim(), dim)
     shape = torch.ops.aten.gather(like(self), dim, like(index)).shape
@@ -66,7 +67,7 @@ def gather(self, dim, index, *, sparse_grad=False):
     return read(self, (index,), shape, strides, [one])
 
 
-@custom("index_select")
+@custom("index_select", oversize=oversize.index_select)
 def index_select(self, dim, index):
     return read(self, (index,), *_index_select(self, dim, index))
 
@@ -90,7 +91,7 @@ def _index_select(self, dim, index):
     return tuple(shape), tuple(strides), [one._replace(strides=tuple(steps))]
 
 
-@custom("take")
+@custom("take", oversize=oversize.take)
 def take(self, index):
     if not self.is_contiguous():
         self = self.contiguous()
@@ -102,7 +103,7 @@ def take(self, index):
     return read(self, (index,), tuple(index.shape), (0,) * index.dim(), [one])
 
 
-@custom("embedding")
+@custom("embedding", oversize=oversize.embedding)
 def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
@@ -226,7 +227,7 @@ def few(self: torch.Tensor, indices: list[torch.Tensor | None]):
     return front, [flat]
 
 
-@custom("index.Tensor")
+@custom("index.Tensor", oversize=oversize.index)
 def index_tensor(self, indices):
     flat = flat_mask(self, indices)
     if flat is not None:
@@ -251,6 +252,6 @@ def _restore(out: torch.Tensor, self: torch.Tensor, indices, shape) -> torch.Ten
     return out.permute([*range(width, width + lead), *range(width), *range(width + lead, out.dim())])
 
 
-@custom("_unsafe_index.Tensor")
+@custom("_unsafe_index.Tensor", oversize=oversize.index)
 def unsafe_index(self, indices):
     return index_tensor(self, indices)

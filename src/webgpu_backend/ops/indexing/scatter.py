@@ -17,6 +17,7 @@ from ...runtime.errors import BindingTooLarge
 from ..pointwise.elementwise import _check_overlap
 from ..shape.copy import clone, device_copy, fill
 from ..table import custom
+from . import oversize
 from .read import along, axis, like
 
 aten = torch.ops.aten
@@ -190,13 +191,13 @@ def _functional(inplace, copy):
     return call
 
 
-def both(name: str, suffix: str = "", copy=duplicate):
+def both(name: str, suffix: str = "", copy=duplicate, oversize=(None, None), autocast: str = ""):
     """Registers an in-place function as `name_` and, on a copy, as `name`. `copy`: contiguous, or `clone` where torch
-    keeps the order of memory."""
+    keeps the order of memory. `oversize` has the rules of both."""
 
     def register(function):
-        custom(f"{name}_{suffix}")(function)
-        custom(f"{name}{suffix}")(_functional(function, copy))
+        custom(f"{name}_{suffix}", oversize=oversize[0])(function)
+        custom(f"{name}{suffix}", oversize=oversize[1], autocast=autocast)(_functional(function, copy))
         return function
 
     return register
@@ -223,7 +224,7 @@ def _scatter(self, dim, index, value, how, op, check):
     return self
 
 
-@both("scatter", ".src")
+@both("scatter", ".src", oversize=(oversize.scatter_, oversize.scatter))
 def scatter_src_(self, dim, index, src):
     return _scatter(self, dim, index, src, "set", "scatter",
                     lambda: aten.scatter.src(like(self), dim, like(index), like(src)))  # fmt: skip
@@ -252,13 +253,13 @@ def scatter_value_reduce_(self, dim, index, value, *, reduce):
                     lambda: aten.scatter.value_reduce(like(self), dim, like(index), value, reduce=reduce))  # fmt: skip
 
 
-@both("scatter_add")
+@both("scatter_add", oversize=(oversize.scatter_, oversize.scatter), autocast="widest")
 def scatter_add_(self, dim, index, src):
     return _scatter(self, dim, index, src, "sum", "scatter_add",
                     lambda: aten.scatter_add(like(self), dim, like(index), like(src)))  # fmt: skip
 
 
-@both("scatter_reduce", ".two")
+@both("scatter_reduce", ".two", oversize=(oversize.scatter_, oversize.scatter))
 def scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
     def check():
         aten.scatter_reduce.two(like(self), dim, like(index), like(src), reduce, include_self=include_self)

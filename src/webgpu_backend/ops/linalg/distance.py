@@ -8,7 +8,7 @@ from ...kernels.linalg.batches import TRIPS
 from ...kernels.linalg.distance import plan
 from ...plan import caps, launch
 from ...program import Step
-from ..table import custom
+from ..table import autocast, custom
 from .batches import zeros
 
 
@@ -75,3 +75,6 @@ def pdist_backward(grad, self, p, pdist):
         return zeros(self.shape, self.dtype)
     out = T.empty(self.shape, self.dtype)
     return _run(True, True, p, out, out.numel(), rows, rows, width, x=self, grad=grad, dist=pdist)
+
+
+autocast("float32", "pdist", "cdist")

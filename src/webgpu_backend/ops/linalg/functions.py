@@ -219,7 +219,7 @@ def _taylor(x: torch.Tensor) -> torch.Tensor:
 
 
 @custom("renorm", key="AutogradPrivateUse1")
-@custom("renorm")
+@custom("renorm", autocast="float32")
 def renorm(self, p, dim, maxnorm):
     """Above autograd, for its gradient: torch's formula would compute the norms in float64."""
     wrong = p <= 0 or maxnorm < 0 or self.dim() < 2 or isinstance(p, complex) or isinstance(maxnorm, complex)

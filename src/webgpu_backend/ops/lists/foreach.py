@@ -7,10 +7,9 @@ import torch
 from ... import tensor as T
 from ...dtypes import Unsupported
 from ...plan.lists import Lists
-from ..pointwise import operators as pointwise  # noqa: F401 (its entries must be in the table)
 from ..pointwise.elementwise import Elementwise
 from ..shape.copy import copy_from, fill
-from ..table import POINTWISE, custom
+from ..table import POINTWISE, custom, when_complete
 
 aten = torch.ops.aten
 _increment_version = torch._C._increment_version
@@ -91,16 +90,18 @@ def _single(entry):
     return call
 
 
-for _entry in POINTWISE.values():
-    for _base in (f"_foreach_{_entry.aten}", f"_foreach_{_entry.aten}_"):
-        _packet = getattr(aten, _base, None)
-        for _name in _packet.overloads() if _packet is not None else ():
-            _overload = getattr(_packet, _name)
-            if "out" in _name or _name == "ScalarAndTensor":
-                continue
-            _kernel = _listed(_entry, _overload, _single(_entry))
-            if _kernel is not None:
-                custom(_base if _name == "default" else f"{_base}.{_name}", planned=False)(_kernel)
+@when_complete
+def _register() -> None:
+    """A list form for every elementwise entry whose aten name has one."""
+    for entry in POINTWISE.values():
+        for base in (f"_foreach_{entry.aten}", f"_foreach_{entry.aten}_"):
+            packet = getattr(aten, base, None)
+            for name in packet.overloads() if packet is not None else ():
+                if "out" in name or name == "ScalarAndTensor":
+                    continue
+                kernel = _listed(entry, getattr(packet, name), _single(entry))
+                if kernel is not None:
+                    custom(base if name == "default" else f"{base}.{name}", planned=False)(kernel)
 
 
 @custom("_foreach_copy_", planned=False)

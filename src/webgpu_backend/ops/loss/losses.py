@@ -7,7 +7,7 @@ from ...kernels.pointwise.elementwise import Spec as PointwiseSpec
 from ...kernels.reduce.reduction import Spec
 from ..pointwise.elementwise import Elementwise
 from ..reduce.reduction import Reduction
-from ..table import Pointwise, custom
+from ..table import Pointwise, autocast, custom
 
 _NONE, _MEAN = 0, 1
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -67,7 +67,7 @@ _BINARY = _Loss("binary_cross_entropy", _ENTROPY, f"{_ENTROPY_BACK} * norm")
 _BINARY_WEIGHTED = _Loss("binary_cross_entropy_w", f"({_ENTROPY}) * w", f"{_ENTROPY_BACK} * w * norm", weighted=True)
 
 
-@custom("mse_loss")
+@custom("mse_loss", autocast="float32")
 def mse_loss(self, target, reduction=_MEAN):
     return _MSE.forward((self, target), reduction)
 
@@ -77,7 +77,7 @@ def mse_loss_backward(grad_output, self, target, reduction):
     return _MSE.backward(grad_output, (self, target), reduction)
 
 
-@custom("smooth_l1_loss")
+@custom("smooth_l1_loss", autocast="float32")
 def smooth_l1_loss(self, target, reduction=_MEAN, beta=1.0):
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
@@ -89,7 +89,7 @@ def smooth_l1_loss_backward(grad_output, self, target, reduction, beta):
     return _SMOOTH.backward(grad_output, (self, target), reduction, (beta,))
 
 
-@custom("huber_loss")
+@custom("huber_loss", autocast="float32")
 def huber_loss(self, target, reduction=_MEAN, delta=1.0):
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
@@ -141,7 +141,7 @@ def _excess(x, wanted, margin):
     return torch.where(own, 0, (margin - x.gather(1, wanted) + x).clamp_min(0)), own
 
 
-@custom("multi_margin_loss")
+@custom("multi_margin_loss", autocast="float32")
 def multi_margin_loss(self, target, p=1, margin=1, weight=None, reduction=_MEAN):
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
@@ -187,3 +187,11 @@ def multilabel_margin_loss_backward(grad_output, self, target, reduction, is_tar
     pairs = ((over > 0) & listed.unsqueeze(2) & (is_target.reshape(x.shape) == 0).unsqueeze(1)).to(x.dtype)
     grad = pairs.sum(1).scatter_add(1, at, -pairs.sum(2))
     return (grad * (_each(grad_output, reduction, x.shape[0]) / x.shape[1])).view(self.shape)
+
+
+autocast(
+    "float32",
+    "cosine_similarity", "poisson_nll_loss", "cosine_embedding_loss", "nll_loss", "nll_loss2d", "hinge_embedding_loss",
+    "kl_div", "l1_loss", "margin_ranking_loss", "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss",
+    "binary_cross_entropy_with_logits",
+)  # fmt: skip

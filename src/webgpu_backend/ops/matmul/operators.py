@@ -9,7 +9,7 @@ from ...kernels.matmul.matmul import Matrix, Product
 from ...plan import constant, planned
 from ..pointwise.elementwise import broadcast_shape
 from ..shape.copy import device_copy, fill
-from ..table import custom
+from ..table import autocast, custom
 from .product import addend, matching, matrix, multiply, output, refuse, supported
 
 aten = torch.ops.aten
@@ -18,7 +18,7 @@ aten = torch.ops.aten
 # -- two matrices
 
 
-@custom("mm", conj="resolve")
+@custom("mm", conj="resolve", autocast="lower")
 def mm(self, mat2):
     supported(self, mat2)
     if self.dim() != 2 or mat2.dim() != 2 or self.shape[1] != mat2.shape[0] or not matching(self, mat2):
@@ -31,7 +31,7 @@ def _two(a, b, **rest) -> Product:
     return Product(m, n, k, matrix(a, *a.stride()), matrix(b, b.stride(1), b.stride(0)), output(a.dtype, m, n), **rest)
 
 
-@custom("addmm", conj="resolve")
+@custom("addmm", conj="resolve", autocast="lower")
 def addmm(self, mat1, mat2, *, beta=1, alpha=1):
     return _addmm(self, mat1, mat2, beta, alpha, "")
 
@@ -60,7 +60,7 @@ def _addmm(self, mat1, mat2, beta, alpha, act):
 # -- batches
 
 
-@custom("bmm", conj="resolve")
+@custom("bmm", conj="resolve", autocast="lower")
 def bmm(self, mat2):
     supported(self, mat2)
     if not _batches(self, mat2):
@@ -68,7 +68,7 @@ def bmm(self, mat2):
     return _batched(self, mat2)
 
 
-@custom("baddbmm", conj="resolve")
+@custom("baddbmm", conj="resolve", autocast="lower")
 def baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
     supported(self, batch1, batch2)
     if not _batches(batch1, batch2) or not matching(self, batch1):
@@ -78,7 +78,7 @@ def baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
     return _batched(batch1, batch2, self, c=c, alpha=alpha, beta=beta)
 
 
-@custom("addbmm")
+@custom("addbmm", autocast="lower")
 def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
     supported(self, batch1, batch2)
     if not _batches(batch1, batch2) or not matching(self, batch1):
@@ -117,7 +117,7 @@ def _batched(a, b, added=None, c=None, summed=False, **rest) -> torch.Tensor:
 # -- vectors
 
 
-@custom("mv")
+@custom("mv", autocast="lower")
 def mv(self, vec):
     supported(self, vec)
     if self.dim() != 2 or vec.dim() != 1 or self.shape[1] != vec.shape[0] or not matching(self, vec):
@@ -130,7 +130,7 @@ def _row(a, v, **rest) -> Product:
     return Product(m, 1, k, matrix(a, *a.stride()), matrix(v, 0, v.stride(0)), output(a.dtype, m, 1), **rest)
 
 
-@custom("addmv")
+@custom("addmv", autocast="lower")
 def addmv(self, mat, vec, *, beta=1, alpha=1):
     supported(self, mat, vec)
     fits = mat.dim() == 2 and vec.dim() == 1 and mat.shape[1] == vec.shape[0] and self.dim() <= 1
@@ -143,7 +143,7 @@ def addmv(self, mat, vec, *, beta=1, alpha=1):
     return multiply((mat.shape[0],), mat.dtype, product, mat, vec, self if beta != 0 else None)
 
 
-@custom("dot", conj="resolve")
+@custom("dot", conj="resolve", autocast="widest")
 def dot(self, tensor):
     supported(self, tensor)
     _check_dot(self, tensor)
@@ -154,7 +154,7 @@ def dot(self, tensor):
     return multiply((), self.dtype, product, self, tensor)
 
 
-@custom("vdot", conj="resolve")
+@custom("vdot", conj="resolve", autocast="widest")
 def vdot(self, other):
     if self.dtype.is_complex:
         supported(self, other)
@@ -237,7 +237,7 @@ class Batches(torch.autograd.Function):
         return grad_a, grad_b
 
 
-@custom("matmul", conj="resolve", gradient=differentiable_matmul)
+@custom("matmul", conj="resolve", gradient=differentiable_matmul, autocast="lower")
 def matmul(self, other):
     """Broadcast batches as strides: torch's composite would copy an operand whose batch dimensions do not merge."""
     left, right = self.dim(), other.dim()
@@ -270,7 +270,7 @@ def rows_of(x: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int, int], tuple[
     return (dims[2], dims[1], dims[0]), (strides[2], strides[1], strides[0])
 
 
-@custom("linear", conj="resolve")
+@custom("linear", conj="resolve", autocast="lower")
 def linear(input, weight, bias=None):
     supported(input, weight, bias)
     k = weight.shape[-1] if weight.dim() in (1, 2) else -1
@@ -353,3 +353,7 @@ def weight_gradient(x, grad) -> torch.Tensor:
         output(x.dtype, n, k), inner=inner, summed=inner > 1,
     )  # fmt: skip
     return multiply((n, k), x.dtype, product, grad, x)
+
+
+autocast("lower", "addr", "einsum", "linalg_vecdot", "chain_matmul", "linalg_multi_dot")
+autocast("widest", "bilinear", "tensordot")

@@ -3,7 +3,7 @@
 import torch
 
 from ... import tensor as T
-from ..table import binary, choose, custom, expression, ternary, unary
+from ..table import autocast, binary, choose, custom, expression, ternary, unary
 from .elementwise import runner
 
 unary("sigmoid", "sigmoid(a)", promote="int_to_float")
@@ -34,7 +34,12 @@ _TANH_SOFTPLUS = (
 )
 unary("mish", _TANH_SOFTPLUS.format("a") + "a * t")
 binary("mish_backward", _TANH_SOFTPLUS.format("b") + "a * (t + b * sigmoid(b) * (1 - t * t))")
-unary("softplus", "z = a * beta\nwhere(z > threshold, a, softplus(z) / beta)", scalars=("beta", "threshold"))
+unary(
+    "softplus",
+    "z = a * beta\nwhere(z > threshold, a, softplus(z) / beta)",
+    scalars=("beta", "threshold"),
+    autocast="float32",
+)
 binary("softplus_backward", "z = b * beta\nwhere(z > threshold, a, a * sigmoid(z))", scalars=("beta", "threshold"))
 
 unary("leaky_relu", "where(a > 0, a, a * negative_slope)", scalars=("negative_slope",))
@@ -171,3 +176,6 @@ def glu_backward(grad_output, self, dim):
     runner(_GLU_VALUE_BACKWARD).into((grad_output, gate), (for_value,))
     runner(_GLU_GATE_BACKWARD).into((grad_output, value, gate), (for_gate,))
     return result
+
+
+autocast("lower", "prelu")

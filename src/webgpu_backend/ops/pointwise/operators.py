@@ -3,7 +3,7 @@
 import torch
 
 from ...dtypes import Unsupported
-from ..table import binary, choose, custom, expression, ternary, unary
+from ..table import autocast, binary, choose, custom, expression, ternary, unary
 from .elementwise import _scalar_name
 
 F = "int_to_float"
@@ -55,7 +55,7 @@ binary("div", "a / b", promote=F)
 binary("remainder", "a % b")
 binary("fmod", "fmod(a, b)")
 binary("floor_divide", "a // b")
-binary("atan2", "atan2(a, b)", promote=F)
+binary("atan2", "atan2(a, b)", promote=F, autocast="widest")
 binary("maximum", "max(a, b)")
 binary("minimum", "min(a, b)")
 binary("fmax", "fmax(a, b)")
@@ -169,7 +169,7 @@ unary("isinf", "isinf(a)", promote=B)
 unary("isfinite", "isfinite(a)", promote=B)
 unary("isposinf", "isinf(a) and a > 0", promote=B)
 unary("isneginf", "isinf(a) and a < 0", promote=B)
-unary("reciprocal", "recip(a)", promote=F)
+unary("reciprocal", "recip(a)", promote=F, autocast="float32")
 unary("_conj_physical", "conj(a)")
 unary("conj_physical", "conj(a)")
 unary("frexp", "out0 = frexp_mantissa(a)\nout1 = frexp_exponent(a)", outputs=("T", "i32"))
@@ -273,15 +273,15 @@ def isclose(self, other, rtol=1e-5, atol=1e-8, equal_nan=False):
 
 
 # exponentials and logarithms
-unary("exp", "exp(a)", promote=F)
+unary("exp", "exp(a)", promote=F, autocast="float32")
 unary("exp2", "exp2(a)", promote=F)
-unary("expm1", "expm1(a)", promote=F)
-unary("log", "log(a)", promote=F)
-unary("log2", "log2(a)", promote=F)
-unary("log10", "log10(a)", promote=F)
-unary("log1p", "log1p(a)", promote=F)
+unary("expm1", "expm1(a)", promote=F, autocast="float32")
+unary("log", "log(a)", promote=F, autocast="float32")
+unary("log2", "log2(a)", promote=F, autocast="float32")
+unary("log10", "log10(a)", promote=F, autocast="float32")
+unary("log1p", "log1p(a)", promote=F, autocast="float32")
 unary("sqrt", "sqrt(a)", promote=F)
-unary("rsqrt", "rsqrt(a)", promote=F)
+unary("rsqrt", "rsqrt(a)", promote=F, autocast="float32")
 
 # trigonometry
 for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"):
@@ -289,8 +289,8 @@ for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh
 
 # selection, bounds and mixing
 ternary("where", "where(a, b, c)", types={"a": "bool"})
-ternary("addcmul", "a + b * c * value", scalars=("value",))
-ternary("addcdiv", "a + b / c * value", scalars=("value",), admit=_no_whole_quotient)
+ternary("addcmul", "a + b * c * value", scalars=("value",), autocast="widest")
+ternary("addcdiv", "a + b / c * value", scalars=("value",), admit=_no_whole_quotient, autocast="widest")
 ternary("lerp", "where(abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c))")
 binary("clamp_min", "max(a, b)", checked=True)
 binary("clamp_max", "min(a, b)", checked=True)
@@ -324,3 +324,8 @@ def ldexp_out(self, other, *, out):
 @custom("ldexp_")
 def ldexp_(self, other):
     return self.mul_(torch.pow(2.0, other))
+
+
+autocast("float32", "acos", "asin", "cosh", "erfinv", "sinh", "tan")
+autocast("float32", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+autocast("widest", "cross")

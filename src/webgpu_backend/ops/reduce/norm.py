@@ -9,7 +9,7 @@ from ...dtypes import Unsupported
 from ...kernels.pointwise.elementwise import Spec as PointwiseSpec
 from ...kernels.reduce.reduction import Spec
 from ..pointwise.elementwise import Elementwise
-from ..table import Pointwise, custom
+from ..table import Pointwise, autocast, custom
 from .operators import MOMENTS
 from .reduction import Reduction
 
@@ -192,7 +192,7 @@ def _layer(input, normalized_shape, weight, bias, eps, kept: tuple):
     return (y, *stats)
 
 
-@custom("native_layer_norm")
+@custom("native_layer_norm", autocast="float32")
 def native_layer_norm(input, normalized_shape, weight, bias, eps):
     _compute(input.dtype)
     return _layer(input, normalized_shape, weight, bias, eps, (_statistics(input, weight, bias),) * 2)
@@ -202,7 +202,7 @@ def _differentiable_layer_norm(input, normalized_shape, weight=None, bias=None, 
     return aten.native_layer_norm.default(input, normalized_shape, weight, bias, eps)[0]
 
 
-@custom("layer_norm", gradient=_differentiable_layer_norm)
+@custom("layer_norm", gradient=_differentiable_layer_norm, autocast="float32")
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     """Where no gradient follows, nothing is kept for one."""
     return _layer(input, normalized_shape, weight, bias, eps, ())[0]
@@ -264,7 +264,7 @@ def _differentiable_rms_norm(input, normalized_shape, weight=None, eps=None):
     return aten._fused_rms_norm.default(input, normalized_shape, weight, eps)[0]
 
 
-@custom("rms_norm", gradient=_differentiable_rms_norm)
+@custom("rms_norm", gradient=_differentiable_rms_norm, autocast="float32")
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     return _rms_normalized(input, normalized_shape, weight, eps, ())[0]
 
@@ -427,3 +427,6 @@ def batch_norm_backward(
     return native_batch_norm_backward(
         grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask
     )
+
+
+autocast("float32", "group_norm")

@@ -8,7 +8,7 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.reduce.reduction import Spec
 from ...plan import caps
-from ..table import custom
+from ..table import autocast, custom
 from .reduction import Reduction, normal_dims
 
 _UNSIGNED = {torch.uint8: 8, torch.uint16: 16, torch.uint32: 32, torch.uint64: 64}
@@ -67,12 +67,12 @@ def _dims(dim):
 # -- sums and products
 
 
-@custom("sum")
+@custom("sum", autocast="float32_result")
 def sum_all(self, *, dtype=None):
     return sum_dim(self, None, dtype=dtype)
 
 
-@custom("sum.dim_IntList")
+@custom("sum.dim_IntList", autocast="float32_result")
 def sum_dim(self, dim, keepdim=False, *, dtype=None):
     out = dtype or (torch.int64 if _integral(self.dtype) else self.dtype)
     return SUM((self,), _dims(dim), keepdim, _need(out), (out,))[0]
@@ -109,13 +109,13 @@ def _product_in(x: torch.Tensor, out: torch.dtype) -> torch.dtype:
     return torch.float64 if out is torch.float32 and x.numel() > MANY and caps().f64 else _need(out)
 
 
-@custom("prod")
+@custom("prod", autocast="float32_result")
 def prod_all(self, *, dtype=None):
     out = dtype or (torch.int64 if _integral(self.dtype) else self.dtype)
     return PROD((self,), None, False, _product_in(self, out), (out,))[0]
 
 
-@custom("prod.dim_int")
+@custom("prod.dim_int", autocast="float32_result")
 def prod_dim(self, dim, keepdim=False, *, dtype=None):
     out = dtype or (torch.int64 if _integral(self.dtype) else self.dtype)
     return PROD((self,), dim, keepdim, _product_in(self, out), (out,))[0]
@@ -368,7 +368,7 @@ _NORM_P = Reduction(
 )
 
 
-@custom("linalg_vector_norm")
+@custom("linalg_vector_norm", autocast="float32_result")
 def linalg_vector_norm(self, ord=2, dim=None, keepdim=False, *, dtype=None):
     if _integral(self.dtype):
         raise RuntimeError(
@@ -398,7 +398,7 @@ def linalg_vector_norm(self, ord=2, dim=None, keepdim=False, *, dtype=None):
     return _NORM_P((self,), _dims(dim), keepdim, _need(compute), (out,), (order,))[0]
 
 
-@custom("logsumexp")
+@custom("logsumexp", autocast="float32")
 def logsumexp(self, dim, keepdim=False):
     if self.is_complex():
         raise Unsupported("webgpu: logsumexp of complex numbers")
@@ -415,3 +415,7 @@ _NAMES = {
 
 def dtype_name(dtype: torch.dtype) -> str:
     return _NAMES.get(dtype, str(dtype))
+
+
+autocast("float32", "frobenius_norm.dim", "nuclear_norm", "nuclear_norm.dim", "dist")
+autocast("float32_result", "linalg_matrix_norm", "linalg_matrix_norm.str_ord")

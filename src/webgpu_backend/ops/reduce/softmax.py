@@ -12,7 +12,7 @@ from ...plan import caps, launch
 from ...plan.faults import site
 from ...runtime.errors import BindingTooLarge
 from ..shape.copy import fill
-from ..table import custom
+from ..table import autocast, custom
 from .operators import LOGSUMEXP, dtype_name
 from .reduction import Reduction, normal_dims
 
@@ -263,3 +263,6 @@ def _scattered(grad, target, weight, ignore_index, total, out) -> None:
     classes, share = _shares(target, weight, ignore_index)
     value = -grad.to(torch.float32) * share
     out.scatter_(1, classes.unsqueeze(1), (value if total is None else value / total).to(out.dtype).unsqueeze(1))
+
+
+autocast("float32_result", "softmax.int", "log_softmax.int")

@@ -16,7 +16,7 @@ from ...kernels.rnn import rnn as kernels
 from ...plan import caps, launch, planned
 from ...program import Step
 from ..matmul.operators import addmm, column_sums, linear, mm, weight_gradient
-from ..table import custom
+from ..table import autocast, custom
 
 aten = torch.ops.aten
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -40,7 +40,7 @@ def _run(cell: str, inputs: dict, outputs: dict, rows: int, width: int) -> None:
     launch(Step(program, pack(f"<{2 + len(offsets)}I", rows * width, width, *offsets), grid), *tensors)
 
 
-@custom("_thnn_fused_lstm_cell")
+@custom("_thnn_fused_lstm_cell", autocast="lower")
 def lstm_cell(input_gates, hidden_gates, cx, input_bias=None, hidden_bias=None):
     rows, width = cx.shape
     new = {name: T.empty((rows, k * width), cx.dtype) for name, k in (("hy", 1), ("cy", 1), ("ws", 4))}
@@ -58,7 +58,7 @@ def lstm_cell_backward(grad_hy, grad_cy, cx, cy, workspace, has_bias):
     return gates, grad_cx, gates.sum(0) if has_bias else None
 
 
-@custom("_thnn_fused_gru_cell")
+@custom("_thnn_fused_gru_cell", autocast="lower")
 def gru_cell(input_gates, hidden_gates, hx, input_bias=None, hidden_bias=None):
     rows, width = hx.shape
     hy, workspace = T.empty((rows, width), hx.dtype), T.empty((rows, 5 * width), hx.dtype)
@@ -268,3 +268,6 @@ def lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectiona
 @custom("gru.input")
 def gru(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
     return _layers(GRU, input, (hx,), params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+
+
+autocast("lower", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")

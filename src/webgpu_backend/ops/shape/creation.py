@@ -11,6 +11,7 @@ from ...plan import caps, launch
 from ...program import Step
 from ..pointwise.elementwise import resize_output
 from ..table import custom
+from . import oversize
 from .copy import device_copy, fill, like_strides
 
 aten = torch.ops.aten
@@ -122,17 +123,17 @@ _like("ones_like", 1)
 # -- ranges
 
 
-@custom("arange")
+@custom("arange", oversize=oversize.arange)
 def arange(end, *, dtype=None, layout=None, device=None, pin_memory=None):
     return _arange(0, end, 1, _dtype(dtype, end))
 
 
-@custom("arange.start")
+@custom("arange.start", oversize=oversize.arange)
 def arange_start(start, end, *, dtype=None, layout=None, device=None, pin_memory=None):
     return _arange(start, end, 1, _dtype(dtype, start, end))
 
 
-@custom("arange.start_step")
+@custom("arange.start_step", oversize=oversize.arange)
 def arange_start_step(start, end, step=1, *, dtype=None, layout=None, device=None, pin_memory=None):
     return _arange(start, end, step, _dtype(dtype, start, end, step))
 
@@ -221,12 +222,12 @@ def _into(out, result):
     return out
 
 
-@custom("eye")
+@custom("eye", oversize=oversize.eye)
 def eye(n, *, dtype=None, layout=None, device=None, pin_memory=None):
     return _eye(n, n, dtype)
 
 
-@custom("eye.m")
+@custom("eye.m", oversize=oversize.eye)
 def eye_m(n, m, *, dtype=None, layout=None, device=None, pin_memory=None):
     return _eye(n, m, dtype)
 

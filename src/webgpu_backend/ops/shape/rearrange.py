@@ -12,8 +12,10 @@ from ...kernels.shape import rearrange as move
 from ...plan import caps, launch, planned
 from ...runtime.errors import BindingTooLarge
 from ..indexing.scatter import bits, duplicate
+from ..oversize import by_batch
 from ..pointwise.elementwise import _scalar_name, resize_output
 from ..table import custom
+from . import oversize
 from .copy import device_copy, fill, memory_order
 
 _LARGE = 1 << 18  # bytes from which an input is worth a dispatch of its own
@@ -56,7 +58,7 @@ def _cat_shape(tensors, dim: int) -> tuple[list[torch.Tensor], int, list[int]]:
     return [t for t in kept if t.numel()], dim, shape
 
 
-@custom("cat")
+@custom("cat", oversize=oversize.cat)
 def cat(tensors, dim=0):
     if any([t.is_neg() or t.is_conj() for t in tensors]):
         tensors = [t.resolve_conj().resolve_neg() for t in tensors]
@@ -176,7 +178,7 @@ def _stack(tensors, dim: int):
     return cat([t.unsqueeze(dim) for t in tensors], dim)
 
 
-@custom("stack", planned=False)
+@custom("stack", planned=False, oversize=oversize.stack)
 def stack(tensors, dim=0):
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
@@ -228,7 +230,7 @@ def _pads(self, pad):
     return [s + low + high for s, (low, high) in zip(self.shape, sides)], sides
 
 
-@custom("constant_pad_nd")
+@custom("constant_pad_nd", oversize=oversize.pad)
 def constant_pad_nd(self, pad, value=0):
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
@@ -264,7 +266,7 @@ def _edge_pad(op: str, spatial: int, rule: str):
         rules = "n" * (self.dim() - spatial) + rule * spatial
         return _move(self, shape, self.stride(), 0, rules, [low for low, _ in sides], list(self.shape))
 
-    custom(op)(run)
+    custom(op, oversize=by_batch)(run)
 
 
 for _spatial in (1, 2, 3):
@@ -315,7 +317,7 @@ for _spatial in (1, 2, 3):
     _edge_pad_backward(f"replication_pad{_spatial}d_backward", _fold_repeated)
 
 
-@custom("flip")
+@custom("flip", oversize=oversize.flip)
 def flip(self, dims):
     wanted = [canonicalize_dim(max(self.dim(), 1), d) for d in dims]
     if len(set(wanted)) != len(wanted):
@@ -334,7 +336,7 @@ def flip(self, dims):
     return _move(self, self.shape, strides, extra, "n" * self.dim(), [0] * self.dim(), list(self.shape))
 
 
-@custom("roll")
+@custom("roll", oversize=oversize.roll)
 def roll(self, shifts, dims=()):
     if not shifts:
         raise RuntimeError("`shifts` required")
@@ -367,12 +369,12 @@ def _triangle(self, diagonal: int, keep: str, op: str):
     return _move(self, self.shape, self.stride(), 0, "n" * rank, [0] * rank, list(self.shape), keep, diagonal)
 
 
-@custom("tril")
+@custom("tril", oversize=oversize.triangle)
 def tril(self, diagonal=0):
     return _triangle(self, diagonal, "l", "tril")
 
 
-@custom("triu")
+@custom("triu", oversize=oversize.triangle)
 def triu(self, diagonal=0):
     return _triangle(self, diagonal, "u", "triu")
 

@@ -12,6 +12,7 @@ from ...plan import caps, launch
 from ...program import Step
 from ..reduce.operators import MANY
 from ..table import custom
+from . import oversize
 
 _WIDE = {
     torch.bool: torch.int32, torch.uint8: torch.int32, torch.int8: torch.int32, torch.int16: torch.int32,
@@ -93,12 +94,12 @@ def _integral_to_long(x: torch.Tensor, dtype) -> torch.dtype:
     return x.dtype if x.is_floating_point() or x.is_complex() else torch.int64
 
 
-@custom("cumsum")
+@custom("cumsum", autocast="float32_result", oversize=oversize.scan)
 def cumsum(self, dim, *, dtype=None):
     return accumulate("cumsum", self, dim, _integral_to_long(self, dtype))
 
 
-@custom("cumprod")
+@custom("cumprod", autocast="float32_result", oversize=oversize.scan)
 def cumprod(self, dim, *, dtype=None):
     wanted = _integral_to_long(self, dtype)
     if wanted is torch.float32 and self.dim() and self.numel() > MANY and caps().f64 and self.shape[dim] > MANY:
@@ -106,7 +107,7 @@ def cumprod(self, dim, *, dtype=None):
     return accumulate("cumprod", self, dim, wanted)
 
 
-@custom("logcumsumexp", "_logcumsumexp")
+@custom("logcumsumexp", "_logcumsumexp", oversize=oversize.scan)
 def logcumsumexp(self, dim):
     if self.dtype is torch.complex64:
         return accumulate("complex_logcumsumexp", self, dim, self.dtype)
@@ -130,12 +131,12 @@ def _extremes(op: str, x: torch.Tensor, dim: int):
     return values if values.dtype is x.dtype else values.to(x.dtype), indices
 
 
-@custom("cummax")
+@custom("cummax", oversize=oversize.scan)
 def cummax(self, dim):
     return _extremes("cummax", self, dim)
 
 
-@custom("cummin")
+@custom("cummin", oversize=oversize.scan)
 def cummin(self, dim):
     return _extremes("cummin", self, dim)
 

@@ -12,6 +12,7 @@ from ..by_index import run
 from ..pointwise.elementwise import _scalar_name, resize_output
 from ..shape.copy import device_copy
 from ..table import custom
+from . import oversize
 from .scan import accumulate, blocks_of
 from .sort import _ready, _reduced, fits_quick, quick_pairs, sorted_pairs, take
 
@@ -26,7 +27,7 @@ def _side(right: bool, side: str | None) -> bool:
     return right or side == "right"
 
 
-@custom("searchsorted.Tensor")
+@custom("searchsorted.Tensor", oversize=oversize.searchsorted)
 def searchsorted(sorted_sequence, self, *, out_int32=False, right=False, side=None, sorter=None):
     right = _side(right, side)
     boundaries, values = sorted_sequence, self
@@ -85,7 +86,7 @@ def _one_dimension(boundaries) -> None:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.dim()})")
 
 
-@custom("bucketize.Tensor")
+@custom("bucketize.Tensor", oversize=oversize.bucketize)
 def bucketize(self, boundaries, *, out_int32=False, right=False):
     _one_dimension(boundaries)
     return searchsorted(boundaries, self, out_int32=out_int32, right=right)
@@ -209,7 +210,7 @@ def unique_dim_consecutive(self, dim, return_inverse=False, return_counts=False)
     return _unique_rows(self, dim, None, return_inverse, return_counts)
 
 
-@custom("mode")
+@custom("mode", oversize=oversize.rows)
 def mode(self, dim=-1, keepdim=False):
     dim = canonicalize_dim(self.dim(), dim)
     shape = _reduced(self, dim, keepdim)
@@ -243,7 +244,7 @@ def mode_out(self, dim=-1, keepdim=False, *, values, indices):
     return values, indices
 
 
-@custom("histc")
+@custom("histc", oversize=oversize.histc)
 def histc(self, bins=100, min=0, max=0):
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
@@ -289,7 +290,7 @@ def _histc_of_integers(self, bins: int, low: int, high: int):
     return counts.scatter_add_(0, place, torch.ones_like(x))[:bins].to(self.dtype)
 
 
-@custom("isin.Tensor_Tensor")
+@custom("isin.Tensor_Tensor", oversize=oversize.isin)
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     common = torch.result_type(elements, test_elements)
     if common.is_complex or common not in T.DTYPES:
@@ -306,6 +307,6 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
     return ~found if invert else found
 
 
-@custom("isin.Tensor_Scalar")
+@custom("isin.Tensor_Scalar", oversize=oversize.isin)
 def isin_scalar(elements, test_element, *, assume_unique=False, invert=False):
     return elements != test_element if invert else elements == test_element

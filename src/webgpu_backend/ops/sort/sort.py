@@ -13,6 +13,7 @@ from ...program import Step
 from ..by_index import run
 from ..shape.copy import fill, memory_order
 from ..table import custom
+from . import oversize
 from .scan import blocks_of
 
 _COMPLEX = {"sort": "Sort does not support complex dtypes on CPU"}
@@ -156,7 +157,7 @@ def _ready(op: str, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
     return (x if x.dim() else x.reshape(1)).contiguous(), dim
 
 
-@custom("sort.stable")
+@custom("sort.stable", oversize=oversize.rows)
 def sort_stable(self, *, stable=None, dim=-1, descending=False):
     return _sort(self, dim, descending, bool(stable))
 
@@ -183,12 +184,12 @@ def _sorted(self, dim, descending, stable):
     return take("take", x, sizes, pairs, stride, self.shape, sizes[1])
 
 
-@custom("sort")
+@custom("sort", oversize=oversize.rows)
 def sort_default(self, dim=-1, descending=False):
     return _sort(self, dim, descending, False)
 
 
-@custom("topk")
+@custom("topk", oversize=oversize.rows)
 def topk(self, k, dim=-1, largest=True, sorted=True):
     dim = canonicalize_dim(self.dim(), dim)
     if not 0 <= k <= (self.shape[dim] if self.dim() else 1):
@@ -228,7 +229,7 @@ def _select(op: str, kind: str, x: torch.Tensor, dim: int, keepdim: bool, first:
     return take(kind, y, sizes, pairs, stride, shape, 1, first)
 
 
-@custom("kthvalue")
+@custom("kthvalue", oversize=oversize.rows)
 def kthvalue(self, k, dim=-1, keepdim=False):
     dim = canonicalize_dim(self.dim(), dim)
     length = self.shape[dim] if self.dim() else 1
@@ -237,12 +238,12 @@ def kthvalue(self, k, dim=-1, keepdim=False):
     return _select("kthvalue", "take", self, dim, keepdim, k - 1)
 
 
-@custom("median.dim")
+@custom("median.dim", oversize=oversize.rows)
 def median_dim(self, dim, keepdim=False):
     return _select("median", "median", self, dim, keepdim)
 
 
-@custom("nanmedian.dim")
+@custom("nanmedian.dim", oversize=oversize.rows)
 def nanmedian_dim(self, dim, keepdim=False):
     return _select("nanmedian", "nanmedian", self, dim, keepdim)
 
@@ -253,11 +254,11 @@ def _all(kind: str, x: torch.Tensor) -> torch.Tensor:
     return _select(kind, kind, x.reshape(-1), 0, False)[0]
 
 
-@custom("median")
+@custom("median", oversize=oversize.median)
 def median(self):
     return _all("median", self)
 
 
-@custom("nanmedian")
+@custom("nanmedian", oversize=oversize.median)
 def nanmedian(self):
     return _all("nanmedian", self)

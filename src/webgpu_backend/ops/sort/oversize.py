@@ -1,16 +1,39 @@
 """Operators along a dimension, where a tensor is larger than one binding: row by row, and in parts of a row that is
-itself too long. Rules as in `pieces.py`.
-"""
+itself too long."""
 
 import torch
 from torch._prims_common import canonicalize_dim
 
 from ... import tensor as T
-from .rules import apply, limit_bytes, other, pieces, rule
+from ..oversize import apply, limit_bytes, other, pieces
 
 
-@rule("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "_logcumsumexp")
-def _scan(overload, self, dim, **kwargs):
+def searchsorted(overload, sequence, self, **kwargs):
+    if sequence.dim() > 1:
+        return apply(overload, (sequence, self), kwargs, {0: 0, 1: 0}, 0)
+    return apply(overload, (sequence, self), kwargs, {1: 0}, 0)
+
+
+def bucketize(overload, self, boundaries, **kwargs):
+    return apply(overload, (self, boundaries), kwargs, {0: 0}, 0)
+
+
+def isin(overload, elements, *args, **kwargs):
+    return apply(overload, (elements, *args), kwargs, {0: 0}, 0)
+
+
+def histc(overload, self, bins=100, min=0, max=0):
+    flat = self.reshape(-1)
+    if min == max:
+        min, max = (x.item() for x in torch.aminmax(flat))
+    total = None
+    for piece in pieces(flat.shape[0], flat):
+        part = overload(flat.narrow(0, *piece), bins, min, max)
+        total = part if total is None else total + part
+    return total
+
+
+def scan(overload, self, dim, **kwargs):
     dim = canonicalize_dim(self.dim(), dim)
     free = other(self, dim)
     if free is not None:
@@ -26,23 +49,7 @@ def _scan(overload, self, dim, **kwargs):
     return torch.cat(made, dim)
 
 
-def _long_extremes(overload, x, dim):
-    """Values so far and where they are: what earlier pieces found holds until something is as good."""
-    better = torch.gt if "cummax" in overload._schema.name else torch.lt
-    made = []
-    for start, length in pieces(x.shape[dim], x, torch.empty(x.shape, dtype=torch.int64, device="meta")):
-        values, indices = overload(x.narrow(dim, start, length), dim)
-        indices = indices + start
-        if made:
-            before, where = (t.narrow(dim, -1, 1) for t in made[-1])
-            held = better(before, values) | (before.isnan() & values.isnan().logical_not())
-            values, indices = torch.where(held, before, values), torch.where(held, where, indices)
-        made.append((values, indices))
-    return [torch.cat(same, dim) for same in zip(*made)]
-
-
-@rule("sort", "topk", "kthvalue", "mode", "median.dim", "nanmedian.dim", "sort.stable")
-def _rows(overload, self, *args, **kwargs):
+def rows(overload, self, *args, **kwargs):
     at = 1 if overload._schema.name in ("aten::topk", "aten::kthvalue") else 0
     dim = kwargs.get("dim", args[at] if len(args) > at else -1)
     dim = canonicalize_dim(self.dim(), dim)
@@ -73,18 +80,32 @@ def _rows(overload, self, *args, **kwargs):
     return values, torch.cat([i for _, i in best], dim).gather(dim, order)
 
 
+def median(overload, self):
+    name = overload._schema.name.removeprefix("aten::")
+    return getattr(torch, name)(self.reshape(-1), 0)[0]
+
+
+def _long_extremes(overload, x, dim):
+    """Values so far and where they are: what earlier pieces found holds until something is as good."""
+    better = torch.gt if "cummax" in overload._schema.name else torch.lt
+    made = []
+    for start, length in pieces(x.shape[dim], x, torch.empty(x.shape, dtype=torch.int64, device="meta")):
+        values, indices = overload(x.narrow(dim, start, length), dim)
+        indices = indices + start
+        if made:
+            before, where = (t.narrow(dim, -1, 1) for t in made[-1])
+            held = better(before, values) | (before.isnan() & values.isnan().logical_not())
+            values, indices = torch.where(held, before, values), torch.where(held, where, indices)
+        made.append((values, indices))
+    return [torch.cat(same, dim) for same in zip(*made)]
+
+
 def _middle(x: torch.Tensor, skip_nan: bool) -> int:
     """Where the median is in a sorted row: numbers first, and of the NaN the first."""
     numbers = x.numel() - int(x.isnan().sum()) if x.is_floating_point() else x.numel()
     if skip_nan or numbers == x.numel():
         return max(numbers - 1, 0) // 2
     return numbers
-
-
-@rule("median", "nanmedian")
-def _median(overload, self):
-    name = overload._schema.name.removeprefix("aten::")
-    return getattr(torch, name)(self.reshape(-1), 0)[0]
 
 
 def _long_sort(x: torch.Tensor, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:

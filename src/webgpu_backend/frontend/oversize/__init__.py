@@ -1,1 +1,0 @@
-"""Operators on tensors larger than one binding."""
