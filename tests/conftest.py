@@ -1,7 +1,9 @@
-"""Every test fails on a CPU fallback that it does not name, and on a missing adapter."""
+"""Every test fails on a CPU fallback that it does not name, and on a missing adapter. What is skipped is told at the
+end, by reason."""
 
 import os
 import sys
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,3 +26,17 @@ def no_fallback(request):
         yield
     unexpected = {name: n for name, n in webgpu_backend.fallbacks().items() if not fallback.named(name, allowed)}
     assert not unexpected, f"operators that ran on the CPU: {unexpected}"
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many tests were skipped for each reason: a test that never runs anywhere must be seen."""
+    reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", ()))
+    if reasons:
+        terminalreporter.section(f"{reasons.total()} skipped, by reason")
+        for reason, count in reasons.most_common():
+            terminalreporter.line(f"{count:5}  {reason}")
+
+
+def _reason(report) -> str:
+    *_, reason = report.longrepr if isinstance(report.longrepr, tuple) else (str(report.longrepr),)
+    return " ".join(reason.removeprefix("Skipped: ").split())[:200]

@@ -2,15 +2,15 @@
 
 import pytest
 import torch
-from _adapter import adapter_of  # noqa: F401
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import webgpu_backend
+from tests import needs
 from webgpu_backend.kernels.attention import halves as half
 from webgpu_backend.kernels.attention import single as kernels
 from webgpu_backend.ops.attention import sdpa as attention
-from webgpu_backend.plan import cache, caps
+from webgpu_backend.plan import cache
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
 
@@ -141,10 +141,9 @@ def plain(q, k, v, kept=None, causal=True):
 
 
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("path", ["fused"], indirect=True)  # torch's composite draws elsewhere
 def test_dropout(path, causal):
     """The weights that are left show through values of one, and every kernel must draw the same."""
-    if path == "composed":
-        pytest.skip("torch's composite draws elsewhere")
     share, size = 0.3, 72
     q, k, grad = torch.randn(2, 4, size, 8), torch.randn(2, 2, size, 8), torch.randn(2, 4, size, 8)
     v = torch.randn(2, 2, size, 8)
@@ -174,10 +173,9 @@ def test_everything_dropped(path):
 
 
 @pytest.fixture
-def halves(monkeypatch, adapter_of):  # noqa: F811
+def halves(monkeypatch, adapter_of):
     """Sums in f16, with a tile that every adapter's workgroup memory has room for."""
-    if not caps().f16:
-        pytest.skip("the adapter has no f16")
+    needs.feature("f16")
     adapter_of(kind="gpu")
     for mode in half.TILES:
         monkeypatch.setitem(half.TILES, mode, {32: kernels.Tile(32, 32 if mode == "keys" else 64, 4, 8, 32)})
@@ -239,12 +237,12 @@ def test_sums_in_f16_with_masks_and_odd_sizes(halves):
     check((2, 2, 70, 20), (2, 2, 90, 20), mask=nothing, dtype=torch.float16)
 
 
-@pytest.mark.skipif(not caps().f32_atomic, reason="the adapter cannot add to f32 atomically")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-def test_one_kernel_finds_all_gradients(dtype, monkeypatch, adapter_of):  # noqa: F811
+def test_one_kernel_finds_all_gradients(dtype, monkeypatch, adapter_of):
     """Unless the order of sums has to be the same each time."""
-    if dtype == torch.float16 and not caps().f16:
-        pytest.skip("the adapter has no f16")
+    needs.feature("f32_atomic")
+    if dtype == torch.float16:
+        needs.feature("f16")
     adapter_of(kind="gpu")
     monkeypatch.setitem(kernels.TILES, "all", (kernels.Tile(64, 64, 4, 8, 32),))
     for mode in half.TILES:
@@ -289,7 +287,7 @@ def test_double_backward(path):
 
 
 @pytest.mark.parametrize("kind", ["gpu", "cpu"])
-def test_largest_tiles(kind, monkeypatch, adapter_of):  # noqa: F811
+def test_largest_tiles(kind, monkeypatch, adapter_of):
     adapter_of(kind=kind)
     monkeypatch.setattr(attention, "SMALL_SCORES", {"gpu": 0, "cpu": 0})
     check((1, 2, 70, 16), (1, 2, 90, 16), mask=torch.randn(70, 90), grad=kind == "gpu")

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from tests.device._both import D, both
+from tests.device._compare import D, both
 
 
 def test_backward_through_views():

@@ -3,7 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from _compare import same, same_gradient, values
+
+from tests.device._compare import gradients, same, values
 
 DEVICE = "webgpu"
 
@@ -22,18 +23,20 @@ OFFSETS = torch.tensor([0, 3, 3, 5])
 def test_embedding_bag(mode, dtype):
     w = values((10, 5), dtype, 1)
     last = torch.tensor([0, 3, 3, 5, 8])
-    same(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode), w, INDICES, OFFSETS, close=True)
-    same(lambda w, i, o: F.embedding_bag(i.int(), w, o.int(), mode=mode), w, INDICES, OFFSETS, close=True)
-    same(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, include_last_offset=True), w, INDICES, last, close=True)
-    same(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, padding_idx=4), w, INDICES, OFFSETS, close=True)
-    same(lambda w, i: F.embedding_bag(i.view(2, 4), w.t().contiguous().t(), mode=mode), w, INDICES, close=True)
+    same(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode), w, INDICES, OFFSETS, tolerance=None)
+    same(lambda w, i, o: F.embedding_bag(i.int(), w, o.int(), mode=mode), w, INDICES, OFFSETS, tolerance=None)
+    same(
+        lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, include_last_offset=True), w, INDICES, last, tolerance=None
+    )
+    same(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, padding_idx=4), w, INDICES, OFFSETS, tolerance=None)
+    same(lambda w, i: F.embedding_bag(i.view(2, 4), w.t().contiguous().t(), mode=mode), w, INDICES, tolerance=None)
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_embedding_bag_gradients(mode):
     w = values((10, 5), torch.float32, 1)
     for padding in (None, 4):
-        same_gradient(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, padding_idx=padding), w, INDICES, OFFSETS)
+        gradients(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, padding_idx=padding), w, INDICES, OFFSETS)
     if mode != "max":
         # Against the definition: the CPU's kernel mixes up the counts of repeated indices.
         plain, scaled = w.clone().requires_grad_(), w.to(DEVICE).requires_grad_()
@@ -45,7 +48,7 @@ def test_embedding_bag_gradients(mode):
     if mode == "sum":
         weights = torch.rand(8)
         for padding in (None, 4):
-            same_gradient(
+            gradients(
                 lambda w, p, i, o: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=p, padding_idx=padding),
                 w, weights, INDICES, OFFSETS,
             )  # fmt: skip
@@ -56,7 +59,7 @@ def test_a_bag_longer_than_a_software_driver_loops():
     w = torch.rand(10, 2)
     offsets = torch.tensor([0, 5])
     for mode in ("sum", "max", "mean"):
-        same(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode) / 1e4, w, i, offsets, close=True)
+        same(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode) / 1e4, w, i, offsets, tolerance=None)
 
 
 def test_bad_index_in_a_bag():
@@ -68,9 +71,9 @@ def test_bad_index_in_a_bag():
 
 def test_renorm():
     w = values((10, 5), torch.float32, 3)
-    same(lambda w, i: F.embedding(i, w, max_norm=1.0), w, torch.tensor([1, 4, 4, 2]), close=True)
+    same(lambda w, i: F.embedding(i, w, max_norm=1.0), w, torch.tensor([1, 4, 4, 2]), tolerance=None)
     rows = torch.tensor([[1, 4, 4, 2]])
-    same(lambda w, i: (F.embedding(i, w, max_norm=1.0, norm_type=1.0), w)[1], w, rows, close=True)
+    same(lambda w, i: (F.embedding(i, w, max_norm=1.0, norm_type=1.0), w)[1], w, rows, tolerance=None)
 
 
 def test_repeat_interleave():
@@ -80,7 +83,7 @@ def test_repeat_interleave():
     x = torch.randn(3, 4)
     same(lambda x, r: x.repeat_interleave(r, 0), x, torch.tensor([2, 0, 3]))
     same(lambda x: x.repeat_interleave(3, 1), x)
-    same_gradient(lambda x, r: x.repeat_interleave(r, 0), x, torch.tensor([2, 0, 3]))
+    gradients(lambda x, r: x.repeat_interleave(r, 0), x, torch.tensor([2, 0, 3]))
     with pytest.raises(RuntimeError, match="repeats can not be negative"):
         torch.repeat_interleave(torch.tensor([2, -1]).to(DEVICE))
 
@@ -90,7 +93,7 @@ def test_bincount():
         x = torch.randint(0, 9, (100,)).to(dtype)
         same(lambda x: x.bincount(), x)
         same(lambda x: x.bincount(minlength=20), x)
-        same(lambda x, w: x.bincount(w), x, torch.rand(100), close=True)
+        same(lambda x, w: x.bincount(w), x, torch.rand(100), tolerance=None)
     same(lambda x: x.bincount(minlength=3), torch.zeros(0, dtype=torch.int64))
     with pytest.raises(RuntimeError, match="non-negative"):
         torch.tensor([-1, 2]).to(DEVICE).bincount()
@@ -109,12 +112,12 @@ def test_segment_reduce(reduce):
     x[4, 1] = 0
     lengths, offsets = torch.tensor([3, 0, 2, 2]), torch.tensor([0, 3, 3, 5, 7])
     for initial in (None, 0.5):
-        same(lambda x, n: torch.segment_reduce(x, reduce, lengths=n, initial=initial), x, lengths, close=True)
-        same(lambda x, n: torch.segment_reduce(x, reduce, offsets=n, initial=initial), x, offsets, close=True)
+        same(lambda x, n: torch.segment_reduce(x, reduce, lengths=n, initial=initial), x, lengths, tolerance=None)
+        same(lambda x, n: torch.segment_reduce(x, reduce, offsets=n, initial=initial), x, offsets, tolerance=None)
         if initial is None and reduce == "mean":
             continue
-        same_gradient(lambda x, n: torch.segment_reduce(x, reduce, lengths=n, initial=initial), x, lengths)
+        gradients(lambda x, n: torch.segment_reduce(x, reduce, lengths=n, initial=initial), x, lengths)
     deep = torch.tensor([[1, 2, 0], [0, 1, 2]])
-    same(lambda x, n: torch.segment_reduce(x, reduce, lengths=n, axis=1), torch.randn(2, 3, 4), deep, close=True)
+    same(lambda x, n: torch.segment_reduce(x, reduce, lengths=n, axis=1), torch.randn(2, 3, 4), deep, tolerance=None)
     with pytest.raises(RuntimeError, match="Expected all rows of lengths along axis to sum"):
         torch.segment_reduce(x.to(DEVICE), reduce, lengths=lengths.to(DEVICE) + 1)

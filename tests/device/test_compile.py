@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import webgpu_backend
+from tests import needs
 from webgpu_backend.frontend.graphs import compile as compiled_backend
 from webgpu_backend.ops.attention import sdpa as attention
 from webgpu_backend.ops.table import POINTWISE
@@ -303,8 +304,7 @@ def test_changed_parameters_are_seen():
 
 
 def test_while_kernels_are_timed():
-    if not torch.webgpu.profiler.is_available():
-        pytest.skip("this device has no timestamps")
+    needs.timestamps()
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).to(D)
     compiled, x = torch.compile(net), torch.ones(1, 3, device=D)
     with torch.no_grad():

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from _adapter import adapter_of, kernels_of  # noqa: F401
 from torch.nn import functional as F
 
+from tests.device._adapter import kernels_of
 from webgpu_backend.kernels.conv import by_tables as conv_kernels
 from webgpu_backend.kernels.conv import few_outputs as few_kernels
 from webgpu_backend.kernels.matmul import tiles
@@ -71,7 +71,7 @@ CASES = {
 
 
 @pytest.fixture
-def big_gpu(monkeypatch, adapter_of):  # noqa: F811
+def big_gpu(monkeypatch, adapter_of):
     adapter_of(kind="gpu")
     monkeypatch.setattr(winograd, "FEWEST", 1)
     monkeypatch.setattr(winograd, "TILES", 1)

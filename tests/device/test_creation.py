@@ -4,15 +4,14 @@ import pytest
 import torch
 
 import webgpu_backend
+from tests.device._compare import both
 
 DEVICE = "webgpu"
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 
 
-def same(make, tolerance=0.0):
-    want, got = make("cpu"), make(DEVICE)
-    assert got.device.type == DEVICE and got.dtype == want.dtype and got.shape == want.shape
-    torch.testing.assert_close(got.cpu(), want, rtol=tolerance, atol=tolerance)
+def same(make, tolerance=0):
+    both(make, tolerance)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.device._close import adapter_class, close, gradients  # noqa: F401
+from tests.device._compare import close, gradients
 
 
 def _case(steps, batch, classes, labels, seed=0):
@@ -18,17 +18,17 @@ def _loss(targets, lengths, counts, **rest):
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-def test_padded_and_concatenated(adapter_class, reduction):  # noqa: F811
+def test_padded_and_concatenated(adapter_class, reduction):
     x, targets = _case(50, 4, 20, 12)
     lengths, counts = [50, 33, 41, 7], [12, 5, 0, 3]
     flat = torch.cat([row[:n] for row, n in zip(targets, counts)])
     for labels in (targets, targets.int(), flat):
-        gradients(_loss(labels, lengths, counts, reduction=reduction), x)
-        gradients(_loss(labels, torch.tensor(lengths), torch.tensor(counts), reduction=reduction), x)
-    gradients(_loss(targets % 19, lengths, counts, blank=19, reduction=reduction), x)
+        gradients(_loss(labels, lengths, counts, reduction=reduction), x, tolerance=1e-4)
+        gradients(_loss(labels, torch.tensor(lengths), torch.tensor(counts), reduction=reduction), x, tolerance=1e-4)
+    gradients(_loss(targets % 19, lengths, counts, blank=19, reduction=reduction), x, tolerance=1e-4)
 
 
-def test_more_states_than_threads(adapter_class):  # noqa: F811
+def test_more_states_than_threads(adapter_class):
     x, targets = _case(700, 2, 6, 300)
     gradients(_loss(targets, [700, 650], [300, 170], reduction="none"), x, tolerance=1e-3)
 

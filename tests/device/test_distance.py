@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from _close import close, gradients
+
+from tests.device._compare import close, gradients
 
 NORMS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf")]
 

@@ -6,13 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.device._close import close
-
-D = "webgpu"
-
-
-def _same(function, *inputs, tolerance=None):
-    close(function(*[x.to(D) for x in inputs]), function(*inputs), tolerance)
+from tests.device._compare import D, close, same
 
 
 def test_masked_softmax():
@@ -20,18 +14,26 @@ def test_masked_softmax():
     x = torch.randn(2, 3, 4, 4)
     rows, keys = torch.rand(4, 4) > 0.6, torch.rand(2, 4) > 0.6
     full = torch.rand(2, 3, 4, 4) > 0.6
-    _same(lambda x, m: torch._masked_softmax(x, m, 3, 0), x, rows)
-    _same(lambda x, m: torch._masked_softmax(x, m, 3, 1), x, keys)
-    _same(lambda x, m: torch._masked_softmax(x, m, 3, 2), x, full)
-    _same(lambda x, m: torch._masked_softmax(x, m), x, full)
+    same(lambda x, m: torch._masked_softmax(x, m, 3, 0), x, rows, tolerance=None)
+    same(lambda x, m: torch._masked_softmax(x, m, 3, 1), x, keys, tolerance=None)
+    same(lambda x, m: torch._masked_softmax(x, m, 3, 2), x, full, tolerance=None)
+    same(lambda x, m: torch._masked_softmax(x, m), x, full, tolerance=None)
     some = full.clone()
     some[..., 0] = False
     out = torch._masked_softmax(x, some, 3, 2)
-    _same(lambda g, o, m: torch.ops.aten._masked_softmax_backward(g, o, m, 3), torch.randn(2, 3, 4, 4), out, some)
+    same(
+        lambda g, o, m: torch.ops.aten._masked_softmax_backward(g, o, m, 3),
+        torch.randn(2, 3, 4, 4),
+        out,
+        some,
+        tolerance=None,
+    )
 
 
 def test_transform_bias_rescale_qkv():
-    _same(lambda x, b: torch._transform_bias_rescale_qkv(x, b, 2), torch.randn(2, 3, 24), torch.randn(24))
+    same(
+        lambda x, b: torch._transform_bias_rescale_qkv(x, b, 2), torch.randn(2, 3, 24), torch.randn(24), tolerance=None
+    )
 
 
 def test_int_mm():
@@ -44,8 +46,8 @@ def test_int_mm():
 
 
 def test_aminmax():
-    _same(lambda x: torch._aminmax(x), torch.randn(5, 6))
-    _same(lambda x: torch._aminmax(x, 1, True), torch.randn(5, 6))
+    same(lambda x: torch._aminmax(x), torch.randn(5, 6), tolerance=None)
+    same(lambda x: torch._aminmax(x, 1, True), torch.randn(5, 6), tolerance=None)
 
 
 def test_assertions():
@@ -62,9 +64,9 @@ def test_assertions():
 
 def test_forward_mode_of_glu():
     x, dx = torch.randn(3, 8), torch.randn(3, 8)
-    _same(lambda x, dx: torch.func.jvp(lambda t: F.glu(t, 1), (x,), (dx,)), x, dx)
+    same(lambda x, dx: torch.func.jvp(lambda t: F.glu(t, 1), (x,), (dx,)), x, dx, tolerance=None)
     gradient = torch.func.grad(lambda t: F.glu(t, 1).square().sum())
-    _same(lambda x, dx: torch.func.jvp(gradient, (x,), (dx,)), x, dx)
+    same(lambda x, dx: torch.func.jvp(gradient, (x,), (dx,)), x, dx, tolerance=None)
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.device._both import D, both
+from tests.device._compare import D, both
 
 FACTORIES = {
     "zeros": lambda d: torch.zeros(2, 3, device=d),

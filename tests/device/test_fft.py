@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from _close import adapter_class, adapter_of, close, gradients  # noqa: F401
 
+from tests.device._compare import close, gradients
 from webgpu_backend.kernels.fft import fft as kernels
 
 LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 32, 48, 17, 22, 30, 37, 64, 97, 101, 169, 210, 1000, 1009, 1024, 4096, 10007]
@@ -22,7 +22,7 @@ def signal(*shape, dtype=torch.complex64):
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_lengths(length, adapter_class):  # noqa: F811
+def test_lengths(length, adapter_class):
     x = signal(3, length, 2)
     g = x.to("webgpu")
     for norm in ("backward", "ortho", "forward"):
@@ -35,7 +35,7 @@ def test_lengths(length, adapter_class):  # noqa: F811
 
 
 @pytest.mark.parametrize("length", [18, 25, 48, 100, 121, 169, 243, 400, 1155, 3000])
-def test_mixed_radices_in_workgroup_memory(length, adapter_of, monkeypatch):  # noqa: F811
+def test_mixed_radices_in_workgroup_memory(length, adapter_of, monkeypatch):
     adapter_of(kind="gpu")
     monkeypatch.setattr(kernels, "WORTH", 1)
     x, c, h = signal(5, length, dtype=torch.float32), signal(2, length, 7), signal(3, length // 2 + 1)
@@ -46,7 +46,7 @@ def test_mixed_radices_in_workgroup_memory(length, adapter_of, monkeypatch):  # 
 
 
 @pytest.mark.parametrize("length", [8192, 1 << 17])
-def test_two_halves(length, adapter_of):  # noqa: F811
+def test_two_halves(length, adapter_of):
     adapter_of(kind="gpu")
     x = signal(2, length)
     near(torch.fft.fft(x.to("webgpu"), norm="ortho"), torch.fft.fft(x, norm="ortho"))

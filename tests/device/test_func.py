@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from tests.device._both import D, both
+from tests.device._compare import D, both
 
 
 def test_grad():

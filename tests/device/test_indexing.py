@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from _compare import MOVED, same, same_gradient, values
 
 import webgpu_backend
+from tests.device._compare import MOVED, gradients, same, values
 
 DEVICE = "webgpu"
 
@@ -121,15 +121,15 @@ def test_gather_is_one_dispatch_and_shapes_compile_nothing():
 
 def test_gradients():
     x = values((5, 7, 9), torch.float32)
-    same_gradient(lambda x, i: x.gather(1, i), x, torch.randint(0, 7, (4, 3, 9)))
-    same_gradient(lambda x, i: x.index_select(1, i), x, torch.tensor([3, 1, 1]))
-    same_gradient(lambda x, i: x[i, :, i], x, torch.tensor([3, 1, -1, 1]))
-    same_gradient(lambda x, m: x[m], x, torch.rand(5, 7) > 0.5)
-    same_gradient(lambda x, m: x.masked_select(m), x, torch.rand(7, 9) > 0.5)
-    same_gradient(lambda x, m: x.masked_fill(m, 1.0), x, torch.rand(7, 9) > 0.5)
-    same_gradient(lambda x, i: x.take(i), x, torch.tensor([3, -1, 3]))
+    gradients(lambda x, i: x.gather(1, i), x, torch.randint(0, 7, (4, 3, 9)))
+    gradients(lambda x, i: x.index_select(1, i), x, torch.tensor([3, 1, 1]))
+    gradients(lambda x, i: x[i, :, i], x, torch.tensor([3, 1, -1, 1]))
+    gradients(lambda x, m: x[m], x, torch.rand(5, 7) > 0.5)
+    gradients(lambda x, m: x.masked_select(m), x, torch.rand(7, 9) > 0.5)
+    gradients(lambda x, m: x.masked_fill(m, 1.0), x, torch.rand(7, 9) > 0.5)
+    gradients(lambda x, i: x.take(i), x, torch.tensor([3, -1, 3]))
     for freq in (False, True):
-        same_gradient(
+        gradients(
             lambda x, i: F.embedding(i, x, padding_idx=3, scale_grad_by_freq=freq),
             values((20, 6), torch.float32), torch.randint(0, 20, (50,)),
         )  # fmt: skip

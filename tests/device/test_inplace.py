@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.device._both import D, both
+from tests.device._compare import D, both
 
 
 def test_through_views():

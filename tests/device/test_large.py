@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests import needs
 from webgpu_backend.runtime.gpu import gpu
 
 D = "webgpu"
@@ -127,8 +128,8 @@ def test_products(narrow, name):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex64], ids=str)
 @pytest.mark.parametrize("name", ["linear of odd sizes", "addmm scaled", "mm", "bmm of large matrices"])
 def test_products_of_other_dtypes(narrow, name, dtype):
-    if dtype.is_complex and name.startswith("linear") and torch.__version__ < "2.13":
-        pytest.skip("this torch has no gradient of a complex linear for any device but the CPU and CUDA")
+    if dtype.is_complex and name.startswith("linear"):
+        needs.newer_torch("2.13", "it has a complex linear's gradient for the CPU and CUDA alone")
     f, *shapes = PRODUCTS[name]
     compare(f, *[numbers(*s, dtype=dtype) for s in shapes], tolerance=TOLERANCE[dtype])
 
@@ -245,7 +246,7 @@ def test_optimizers(narrow, optimizer):
 
 def test_a_language_model_s_step(narrow):
     """Embedding, attention, a tied head and the loss over its words, all beyond the limit."""
-    transformers = pytest.importorskip("transformers")
+    transformers = needs.package("transformers")
     torch.manual_seed(0)
     config = transformers.GPT2Config(
         vocab_size=1500, n_embd=48, n_layer=1, n_head=4, n_positions=32, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0

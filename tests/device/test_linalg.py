@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from _close import adapter_class, adapter_of, close, gradients  # noqa: F401
 
+from tests.device._compare import close, gradients
 from webgpu_backend.runtime.gpu import gpu
 
 DTYPES = [torch.float32, torch.complex64]
@@ -28,7 +28,7 @@ def regular(shape, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SQUARES)
-def test_cholesky(shape, dtype, adapter_class):  # noqa: F811
+def test_cholesky(shape, dtype, adapter_class):
     x = definite(shape, dtype)
     g = x.to("webgpu")
     b = sample((*shape[:-1], 3), dtype, 1)
@@ -66,7 +66,7 @@ def same_error(f, *inputs):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SQUARES + RECTANGLES)
-def test_lu(shape, dtype, adapter_class):  # noqa: F811
+def test_lu(shape, dtype, adapter_class):
     x = sample(shape, dtype)
     g = x.to("webgpu")
     tolerance = 1e-2 if max(shape[-2:]) > 30 else 1e-4  # the elements of a random matrix's factors are ill conditioned
@@ -89,7 +89,7 @@ def test_lu_without_pivots_and_views():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SQUARES)
-def test_solve(shape, dtype, adapter_class):  # noqa: F811
+def test_solve(shape, dtype, adapter_class):
     x, b = regular(shape, dtype), sample((*shape[:-1], 3), dtype, 1)
     g, gb = x.to("webgpu"), b.to("webgpu")
     close(torch.linalg.inv(g), torch.linalg.inv(x))
@@ -110,7 +110,7 @@ def test_solve(shape, dtype, adapter_class):  # noqa: F811
 
 @pytest.mark.parametrize("subgroups", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_panels(dtype, subgroups, adapter_of):  # noqa: F811
+def test_panels(dtype, subgroups, adapter_of):
     """Rows of a GPU's panels: one to a thread, two, four, and more than there is room for; columns beside them."""
     adapter_of(kind="gpu", workgroup_size=128, subgroups=subgroups and gpu().caps.subgroups)
     for shape in ((2, 33, 33), (200, 200), (300, 40), (40, 300), (530, 20)):
@@ -124,7 +124,7 @@ def test_panels(dtype, subgroups, adapter_of):  # noqa: F811
     close(torch.linalg.cholesky(x.to("webgpu")), torch.linalg.cholesky(x))
 
 
-def test_pivots_of_hard_matrices(adapter_class):  # noqa: F811
+def test_pivots_of_hard_matrices(adapter_class):
     """Rank, ties, NaN and infinities: the same pivots and the same complaints as the CPU's."""
     ones, zero = torch.ones(40, 40), torch.zeros(40, 40)
     late = torch.eye(40)
@@ -140,7 +140,7 @@ def test_pivots_of_hard_matrices(adapter_class):  # noqa: F811
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SQUARES)
-def test_triangular(shape, dtype, adapter_class):  # noqa: F811
+def test_triangular(shape, dtype, adapter_class):
     x, b = regular(shape, dtype), sample((*shape[:-1], 3), dtype, 1)
     g, gb = x.to("webgpu"), b.to("webgpu")
     for upper in (True, False):
@@ -178,7 +178,7 @@ def test_errors():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SQUARES + RECTANGLES)
-def test_qr(shape, dtype, adapter_class):  # noqa: F811
+def test_qr(shape, dtype, adapter_class):
     x = sample(shape, dtype)
     g = x.to("webgpu")
     for mode in ("reduced", "complete", "r"):
@@ -199,7 +199,7 @@ def test_qr(shape, dtype, adapter_class):  # noqa: F811
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_qr_of_very_large_and_small(scale, dtype, adapter_class):  # noqa: F811
+def test_qr_of_very_large_and_small(scale, dtype, adapter_class):
     x = sample((6, 4), dtype)
     q, r = torch.linalg.qr((x * scale).to("webgpu"))
     want_q, want_r = torch.linalg.qr(x)
@@ -211,7 +211,7 @@ def test_qr_of_very_large_and_small(scale, dtype, adapter_class):  # noqa: F811
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(5, 3), (2, 4, 4), (2, 1, 200, 130), (3, 0)])
-def test_reflectors(shape, dtype, adapter_class):  # noqa: F811
+def test_reflectors(shape, dtype, adapter_class):
     a, tau = torch.geqrf(sample(shape, dtype))
     ours = a.to("webgpu"), tau.to("webgpu")
     close(torch.linalg.householder_product(*ours), torch.linalg.householder_product(a, tau))
@@ -240,7 +240,7 @@ def test_gradients(shape, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("hermitian", [False, True])
 @pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 1, 6, 6), (2, 0, 0), (40, 40), (130, 130)])
-def test_ldl(shape, hermitian, dtype, adapter_class):  # noqa: F811
+def test_ldl(shape, hermitian, dtype, adapter_class):
     x = sample(shape, dtype)
     x = x + (x.mH if hermitian else x.mT)
     x.diagonal(dim1=-2, dim2=-1).mul_(0.1)  # so that pivots of two rows are taken

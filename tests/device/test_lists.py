@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import webgpu_backend
-from webgpu_backend.plan.lists import Lists
 from webgpu_backend.plan import caps
+from webgpu_backend.plan.lists import Lists
 
 D = "webgpu"
 SHAPES = [(3, 5), (4,), (), (1,), (64, 9), (1025,), (7, 4), (2, 2, 2)] * 3

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests import needs
 from tests.device._wgsl import call, has_int64, library
 
 MIN64, MAX64 = -(2**63), 2**63 - 1
@@ -147,7 +148,7 @@ def test_u64_binary(name):
 @pytest.mark.parametrize("name", defined("n64", BINARY))
 def test_n64_binary(name):
     if not has_int64():
-        pytest.skip("the adapter has no shader-int64")
+        needs.missing("the adapter has no shader-int64")
     run_binary(name, "i64", A64, B64, *BINARY[name[4:]])
 
 
@@ -176,7 +177,7 @@ def test_every_family_is_complete():
 def test_unary(name):
     prefix, operation = name.split("_")
     if prefix == "n64" and not has_int64():
-        pytest.skip("the adapter has no shader-int64")
+        needs.missing("the adapter has no shader-int64")
     data, kind = {"i64": (A64, "vec2<u32>"), "n64": (A64, "i64"), "i32": (A32, "i32")}[prefix]
     got = call(f"{name}(a)", kind, (kind, data)).view(data.dtype).ravel()
     np.testing.assert_array_equal(got, quiet(UNARY[operation], data))
@@ -186,7 +187,7 @@ def test_unary(name):
 def test_naga_builtins_on_i64(name):
     """Kept to know whether the plain built-ins may be used; fails where a driver gets them wrong."""
     if not has_int64():
-        pytest.skip("the adapter has no shader-int64")
+        needs.missing("the adapter has no shader-int64")
     expression = f"{name}(a)" if name in UNARY else f"{name}(a, b)"
     got = call(expression, "i64", ("i64", A64), ("i64", B64)).view(np.int64).ravel()
     want = quiet(UNARY[name], A64) if name in UNARY else BINARY[name][0](A64, B64)
@@ -250,7 +251,7 @@ def from_float(kind: torch.dtype) -> np.ndarray:
 @pytest.mark.parametrize("name", ["i64", "u64", "n64", "i32", "u32"])
 def test_from_f32(name):
     if name == "n64" and not has_int64():
-        pytest.skip("the adapter has no shader-int64")
+        needs.missing("the adapter has no shader-int64")
     kind = {"i64": "vec2<u32>", "u64": "vec2<u32>", "n64": "i64", "i32": "i32", "u32": "u32"}[name]
     dtype = {"i64": torch.int64, "u64": torch.uint64, "n64": torch.int64, "i32": torch.int32, "u32": torch.uint32}[name]
     got = call(f"{name}_from_f32(a)", kind, ("f32", FLOATS))
@@ -274,7 +275,7 @@ def halfway() -> np.ndarray:
 @pytest.mark.parametrize("name", ["i64", "u64", "n64"])
 def test_to_f32_is_correctly_rounded(name):
     if name == "n64" and not has_int64():
-        pytest.skip("the adapter has no shader-int64")
+        needs.missing("the adapter has no shader-int64")
     kind = "i64" if name == "n64" else "vec2<u32>"
     data = np.concatenate([A64, halfway()])
     if name == "u64":

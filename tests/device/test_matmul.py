@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from _adapter import adapter_of, kernels_of  # noqa: F401
 
+from tests import needs
+from tests.device._adapter import kernels_of
 from webgpu_backend import stats
 from webgpu_backend.kernels.matmul import tiles
 from webgpu_backend.plan import cache, caps
@@ -16,13 +17,19 @@ SHAPES = [(1, 1, 1), (3, 5, 7), (33, 17, 66), (40, 200, 12), (1, 300, 40), (40, 
 
 
 @pytest.fixture(params=["own", "gpu"])
-def kind(request, monkeypatch, adapter_of):  # noqa: F811
+def kind(request, monkeypatch, adapter_of):
     """The adapter's own kernels, and the ones for big GPUs, which must be right on every adapter."""
     if request.param == "gpu":
         adapter_of(kind="gpu")
         # The smallest tile stands for all: software drivers take seconds over the text of the largest.
         monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))
     return request.param
+
+
+def of_dtypes(own: list, gpu: list):
+    """Both families of kernels; those dtypes that both read by the same text are run in one alone."""
+    pairs = [("own", d) for d in own] + [("gpu", d) for d in gpu]
+    return pytest.mark.parametrize("kind, dtype", pairs, indirect=["kind"], ids=str)
 
 
 def make(dtype, *shape):
@@ -44,10 +51,11 @@ def check(function, *args, depth=1, on="webgpu"):
     torch.testing.assert_close(got.cpu(), wanted, **limits)
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int32, torch.int8, torch.complex64], ids=str)
+@of_dtypes(
+    own=[*FLOATS, torch.int64, torch.int32, torch.int8, torch.complex64],
+    gpu=[torch.float32, torch.bfloat16, torch.int8],
+)
 def test_mm_layouts(dtype, kind):
-    if kind == "gpu" and dtype not in (torch.float32, torch.bfloat16, torch.int8):
-        pytest.skip("reads of these dtypes are the same text in both families")
     for m, k, n in SHAPES:
         check(torch.mm, make(dtype, m, k), make(dtype, k, n), depth=k)
         check(lambda a, b: torch.mm(a.t(), b.t()), make(dtype, k, m), make(dtype, n, k), depth=k)
@@ -70,9 +78,9 @@ TILES = [
 
 
 @pytest.mark.parametrize("tile", TILES, ids=lambda t: "x".join(map(str, t[:8])))
-def test_tiles_of_big_gpus(tile, monkeypatch, adapter_of):  # noqa: F811
+def test_tiles_of_big_gpus(tile, monkeypatch, adapter_of):
     if not tiles.fits(tile, replace(caps(), kind="gpu")):
-        pytest.skip("the tile is too large for the adapter")
+        needs.missing(f"{caps().workgroup_bytes} bytes of workgroup memory: too few for this tile of a big GPU")
     adapter_of(kind="gpu")
     monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tile,)))
     a, b = torch.randn(140, 90), torch.randn(90, 150)
@@ -88,7 +96,7 @@ def test_tiles_of_big_gpus(tile, monkeypatch, adapter_of):  # noqa: F811
         check(torch.addbmm, c, a, b, depth=55)
 
 
-def test_rows_that_start_anywhere_are_laid_out_first_where_it_pays(monkeypatch, adapter_of):  # noqa: F811
+def test_rows_that_start_anywhere_are_laid_out_first_where_it_pays(monkeypatch, adapter_of):
     adapter_of(kind="gpu")
     slow = tiles.Tuning(132, (tiles.Tile(32, 32, 16, 4, 4, rate=1e-3),), (), 0.0, 1e30)
     monkeypatch.setattr(tiles, "_used", slow)
@@ -130,10 +138,8 @@ def test_long_k_exceeds_no_loop_limit():
     assert torch.equal(torch.mm(a.to("webgpu"), b.t().to("webgpu")).cpu(), torch.full((1, 40), float(k)))
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int8, torch.complex64], ids=str)
+@of_dtypes(own=[*FLOATS, torch.int64, torch.int8, torch.complex64], gpu=[torch.float32, torch.bfloat16])
 def test_batches_and_addends(dtype, kind):
-    if kind == "gpu" and dtype not in (torch.float32, torch.bfloat16):
-        pytest.skip("reads of these dtypes are the same text in both families")
     check(torch.bmm, make(dtype, 3, 9, 8), make(dtype, 3, 8, 12), depth=8)
     check(
         lambda a, b: torch.bmm(a.transpose(0, 1), b.transpose(1, 2)),
@@ -249,10 +255,8 @@ def test_composites():
     check(torch.kron, torch.randn(2, 3), torch.randn(4, 5))
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@of_dtypes(own=FLOATS, gpu=[torch.float32])
 def test_linear_and_gradients(dtype, kind):
-    if kind == "gpu" and dtype != torch.float32:
-        pytest.skip("reads of these dtypes are the same text in both families")
     for shape, transposed in [
         ((7, 12), False),
         ((2, 5, 12), False),

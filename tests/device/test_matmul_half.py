@@ -2,21 +2,20 @@
 
 import pytest
 import torch
-from _adapter import adapter_of, kernels_of  # noqa: F401
 
+from tests import needs
+from tests.device._adapter import kernels_of
 from webgpu_backend.kernels.matmul import halves as matmul_half
 from webgpu_backend.kernels.matmul import tiles
-from webgpu_backend.plan import caps
 
 DTYPES = [torch.float16, torch.bfloat16]
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 
 
 @pytest.fixture(autouse=True)
-def halves(monkeypatch, adapter_of):  # noqa: F811
+def halves(monkeypatch, adapter_of):
     """The kernels of GPUs that have f16, with tiles small enough for a software driver; always preferred."""
-    if not caps().f16:
-        pytest.skip("the adapter has no f16")
+    needs.feature("f16")
     adapter_of(kind="gpu")
     table = tiles.Tuning(132, (tiles.Tile(32, 32, 8, 4, 4),), (tiles.Tile(32, 32, 16, 4, 4, rate=1e6),), 0.0, 1e30)
     monkeypatch.setattr(tiles, "_used", table)

@@ -1,11 +1,13 @@
 """Products of few rows on GPUs: every way of reading the other operand, with and without subgroups."""
 
+from itertools import product
+
 import pytest
 import torch
-from _adapter import adapter_of, kernels_of  # noqa: F401
 
+from tests import needs
+from tests.device._adapter import kernels_of
 from webgpu_backend.kernels.matmul import few_rows as matmul_vector
-from webgpu_backend.plan import caps
 
 F = torch.nn.functional
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
@@ -15,9 +17,9 @@ SHAPES = [(1, 512, 64), (7, 1000, 48), (2, 132, 52), (3, 72, 4), (1, 301, 70), (
 
 
 @pytest.fixture(autouse=True, params=["subgroups", "memory"])
-def gpu(request, adapter_of):  # noqa: F811
-    if request.param == "subgroups" and not caps().subgroups:
-        pytest.skip("the adapter has no subgroups")
+def gpu(request, adapter_of):
+    if request.param == "subgroups":
+        needs.feature("subgroups")
     adapter_of(kind="gpu", subgroups=request.param == "subgroups")
     torch.manual_seed(0)
 
@@ -43,11 +45,10 @@ def check(function, *args, classes=None, steps=1):
     assert ((got.double() - wanted).abs() <= EXACT[got.dtype] * wanted.abs() + 1e-6 * size).all()
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, torch.int8], ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(  # integers differ in how they are read only: few shapes show it
+    "dtype, shape", [*product(FLOATS, SHAPES), *product([torch.int8], SHAPES[1::4])], ids=str
+)
 def test_layouts(dtype, shape):
-    if dtype == torch.int8 and shape not in SHAPES[1::4]:
-        pytest.skip("integers differ in how they are read only")
     m, k, n = shape
     halves = dtype in (torch.float16, torch.bfloat16)
     x, w = make(dtype, m, k), make(dtype, n, k)

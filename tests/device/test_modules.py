@@ -7,14 +7,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.device._both import D, both
+from tests.device._compare import D, both
 
 
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
 
 
-def trained(make, *shapes, rtol=1e-4, atol=1e-4):
+def trained(make, *shapes, tolerance=1e-4):
     """Output, input gradients and parameter gradients of a module."""
 
     def run(d):
@@ -25,7 +25,7 @@ def trained(make, *shapes, rtol=1e-4, atol=1e-4):
         (out * out).sum().backward()
         return out, [x.grad for x in inputs], [p.grad for p in module.parameters()]
 
-    both(run, rtol, atol)
+    both(run, tolerance)
 
 
 def test_moving():

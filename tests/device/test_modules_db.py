@@ -11,7 +11,7 @@ import torch
 import webgpu_backend  # isort: skip  registered before torch's test library looks for devices
 
 from torch.testing._internal.common_device_type import instantiate_device_type_tests
-from torch.testing._internal.common_modules import module_db, modules
+from torch.testing._internal.common_modules import TrainEvalMode, module_db, modules
 from torch.testing._internal.common_utils import TestCase
 
 from benchmarks.modulecheck import check
@@ -21,10 +21,8 @@ SAMPLES = int(os.environ.get("WEBGPU_TEST_SAMPLES", "3"))
 
 
 class TestModules(TestCase):
-    @modules(module_db, allowed_dtypes=(torch.float32,))
+    @modules(module_db, allowed_dtypes=(torch.float32,), train_eval_mode=TrainEvalMode.train_only)  # a check does both
     def test_as_cpu(self, device, dtype, module_info, training):
-        if not training:
-            self.skipTest("with training: one check does both")
         with fallback.allow("*"):
             outcome = check(module_info, dtype, limit=SAMPLES)
         webgpu_backend.reset_fallbacks()

@@ -5,16 +5,14 @@ import torch
 import torch.nn.functional as F
 
 import webgpu_backend
-from tests.device._ramp import run
+from tests.device._compare import gradients
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
 DTYPES = list(TOLERANCE)
 
 
 def check(function, *inputs):
-    tolerance = TOLERANCE[inputs[0].dtype]
-    for got, expected in zip(run(function, inputs, "webgpu"), run(function, inputs, "cpu"), strict=True):
-        torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+    gradients(function, *inputs, tolerance=TOLERANCE[inputs[0].dtype])
 
 
 def data(shape, *parameters, dtype=torch.float32):

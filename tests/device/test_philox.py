@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests import needs
 from tests.device._wgsl import call, device
 
 N = 40000
@@ -308,7 +309,7 @@ def test_binomial_of_special_arguments():
 
 def test_uniform_f64():
     if "shader-f64" not in device().features:
-        pytest.skip("the adapter has no shader-f64")
+        needs.missing("the adapter has no shader-f64")
     x, y = words()
     # The high and low parts of the result as f32 pairs would round; scaled back it is an integer of 53 bits.
     text = "vec2<u32>(u32(philox_uniform_f64(a, b) * 2097152.0lf), 0u)"

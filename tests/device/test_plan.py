@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from _adapter import kernels_of, recorded
 
 import webgpu_backend
+from tests import needs
+from tests.device._adapter import kernels_of, recorded
 from webgpu_backend import tensor as T
 from webgpu_backend.plan import cache, constant, planned
 from webgpu_backend.plan.cache import Cache
@@ -374,8 +375,7 @@ def test_memory_returns():
 
 
 def test_under_the_profiler():
-    if not torch.webgpu.profiler.is_available():
-        pytest.skip("this device has no timestamps")
+    needs.timestamps()
     x = torch.randn(3, 11, 13)
     with torch.webgpu.profiler.profile() as first:
         y = F.layer_norm(x.to("webgpu"), (13,))

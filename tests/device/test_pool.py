@@ -3,7 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from _close import adapter_class, close, gradients  # noqa: F401
+
+from tests.device._compare import close, gradients
 
 X = torch.randn(2, 3, 11, 13, generator=torch.Generator().manual_seed(5))
 V = torch.randn(2, 3, 5, 7, 6, generator=torch.Generator().manual_seed(6))
@@ -16,7 +17,7 @@ WINDOWS = [
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_max_pool2d(window, adapter_class):  # noqa: F811
+def test_max_pool2d(window, adapter_class):
     for x in LAYOUTS:
         for extra in ({}, {"dilation": (1, 2)}):
             arguments = {**window, **extra, "return_indices": True}
@@ -40,7 +41,7 @@ def test_avg_pool2d(window, include_pad, divisor):
 
 
 @pytest.mark.parametrize("size", [(5, 7), (11, 13), (3, None), (20, 30), (1, 4)])
-def test_adaptive(size, adapter_class):  # noqa: F811
+def test_adaptive(size, adapter_class):
     for x in (X, X[1], X.to(memory_format=torch.channels_last)):
         gradients(lambda t: F.adaptive_avg_pool2d(t, size), x)
         gradients(lambda t: F.adaptive_max_pool2d(t, size), x)

@@ -5,13 +5,15 @@ import json
 import pytest
 import torch
 
+from tests import needs
+
 
 @pytest.fixture(autouse=True)
 def timestamps():
     if not torch.webgpu.profiler.is_available():
         with pytest.raises(RuntimeError, match="timestamp-query"):
             torch.webgpu.profiler.profile().__enter__()
-        pytest.skip("this device has no timestamps, and says so")
+        needs.timestamps()
 
 
 def test_counts_and_times(tmp_path):

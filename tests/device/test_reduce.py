@@ -4,9 +4,10 @@ from functools import cache
 
 import pytest
 import torch
-from _adapter import adapter_of  # noqa: F401
 
 import webgpu_backend
+from tests import needs
+from tests.device._compare import same
 from webgpu_backend.runtime.gpu import gpu
 
 SHAPES = [(), (1,), (5,), (7, 3), (3, 1001), (64, 128), (2, 3, 4, 5), (1, 70001), (70001, 3), (300, 7, 1)]
@@ -23,14 +24,7 @@ def make(shape, dtype=torch.float32, seed=0):
 
 
 def check(function, *inputs, rtol=1e-5, atol=1e-5):
-    expected = function(*inputs)
-    got = function(*[x.to("webgpu") for x in inputs])
-    expected = expected if isinstance(expected, tuple) else (expected,)
-    got = got if isinstance(got, tuple) else (got,)
-    assert len(expected) == len(got)
-    for e, g in zip(expected, got):
-        assert g.device.type == "webgpu"
-        torch.testing.assert_close(g.cpu(), e, rtol=rtol, atol=atol, equal_nan=True)
+    same(function, *inputs, tolerance=(rtol, atol))
 
 
 def close(dtype):
@@ -235,8 +229,8 @@ def ten_million():
 @pytest.mark.parametrize("name", LONG)
 def test_accurate_at_ten_million(name):
     """Within 1e-5 of what float64 gives for the same numbers, and the same twice."""
-    if name.startswith("prod") and not gpu().caps.f64:
-        pytest.skip("a product of so many factors needs float64")
+    if name.startswith("prod"):
+        needs.feature("f64")  # for so many factors
     device, wide = ten_million()
     exact = LONG[name](wide)
     found = LONG[name](device)
@@ -291,7 +285,7 @@ def test_out_overloads():
 
 
 @pytest.fixture
-def small_bindings(adapter_of):  # noqa: F811
+def small_bindings(adapter_of):
     """As if no binding could hold more than 64 KiB."""
     adapter_of(max_binding=1 << 16)
     for layout in gpu().pipelines.layouts.values():
@@ -309,7 +303,7 @@ def test_beyond_one_binding(small_bindings):
 
 
 @pytest.fixture(params=["gpu", "cpu"])
-def adapter_kind(request, adapter_of):  # noqa: F811
+def adapter_kind(request, adapter_of):
     """Plans made as for that class of adapter, whichever this is."""
     adapter_of(kind=request.param)
 

@@ -3,7 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from _close import adapter_class, close, gradients  # noqa: F401
+
+from tests import needs
+from tests.device._compare import close, gradients
 
 GENERATOR = torch.Generator().manual_seed(12)
 X = {
@@ -63,7 +65,7 @@ def test_lines_of_the_same_length_are_copied():
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("scale", SCALES)
-def test_antialiased(mode, scale, adapter_class):  # noqa: F811
+def test_antialiased(mode, scale, adapter_class):
     arguments = {"mode": mode, "antialias": True, **fit(scale, 2)}
     gradients(lambda t: F.interpolate(t, **arguments), X[2], tolerance=2e-4)
 
@@ -110,11 +112,11 @@ def test_affine_grid():
     gradients(sample, theta, tolerance=1e-3)
 
 
-@pytest.mark.skipif(torch.__version__ < "2.13", reason="the CPU of older ones rounds elsewhere")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("dims", [2, 3])
 def test_a_narrow_grid_s_gradient_is_rounded_as_on_the_cpu(dims, dtype):
     """At every operation: the same bits, up to a few where the CPU's vectors and its remainders differ."""
+    needs.newer_torch("2.13", "its CPU rounds elsewhere")
     g = torch.Generator().manual_seed(dims)
     x = torch.randn(2, 3, *(5, 6, 7)[:dims], generator=g).to(dtype)
     grid = (torch.rand(2, *(4, 9, 8)[:dims], dims, generator=g) * 2.4 - 1.2).to(dtype)

@@ -3,21 +3,15 @@
 import pytest
 import torch
 
-from tests.device._close import close
-
-D = "webgpu"
-
-
-def _same(function, *inputs, tolerance=None):
-    close(function(*[x.to(D) for x in inputs]), function(*inputs), tolerance)
+from tests.device._compare import D, same
 
 
 def test_gamma_gradient():
     torch.manual_seed(0)
     alpha = torch.logspace(-2, 4, 4000).repeat(2)
     x = torch._standard_gamma(alpha).clamp(min=1e-30)
-    _same(torch._standard_gamma_grad, alpha, x, tolerance=1e-3)
-    _same(torch._standard_gamma_grad, torch.tensor([0.5, 2.0, 30.0]), torch.tensor([0.0, 1e-8, 0.3]), tolerance=1e-3)
+    same(torch._standard_gamma_grad, alpha, x, tolerance=1e-3)
+    same(torch._standard_gamma_grad, torch.tensor([0.5, 2.0, 30.0]), torch.tensor([0.0, 1e-8, 0.3]), tolerance=1e-3)
 
 
 @pytest.mark.parametrize("low, high", [(-2, 0.5), (0.5, 2), (2, 4)])

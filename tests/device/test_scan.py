@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from _close import adapter_class, close  # noqa: F401
 
+from tests.device._compare import close
 from webgpu_backend.runtime.gpu import gpu
 
 SHAPES = [((5,), 0), ((3, 7), 1), ((3, 7), 0), ((2, 300, 5), 1), ((2, 3000), -1), ((70001,), 0), ((3, 5000, 2), 1)]
@@ -17,7 +17,7 @@ def sample(shape, dtype):
 
 
 @pytest.mark.parametrize("shape, dim", SHAPES)
-def test_sums_and_products(shape, dim, adapter_class):  # noqa: F811
+def test_sums_and_products(shape, dim, adapter_class):
     x = sample(shape, torch.float32)
     g = x.to("webgpu")
     close(g.cumsum(dim), x.double().cumsum(dim).float(), 1e-3)
@@ -31,7 +31,7 @@ def test_sums_and_products(shape, dim, adapter_class):  # noqa: F811
 
 @pytest.mark.parametrize("shape, dim", SHAPES)
 @pytest.mark.parametrize("op", [torch.cummax, torch.cummin])
-def test_extremes(op, shape, dim, adapter_class):  # noqa: F811
+def test_extremes(op, shape, dim, adapter_class):
     for dtype in INTEGERS + FLOATS:
         x = sample(shape, dtype)
         if dtype.is_floating_point and x.numel() > 100:
@@ -83,7 +83,7 @@ def test_layouts_and_dtype_argument():
         g.cumsum(3)
 
 
-def test_accurate_and_repeatable_at_ten_million(adapter_class):  # noqa: F811
+def test_accurate_and_repeatable_at_ten_million(adapter_class):
     _at_ten_million(lambda t: t.cumsum(0))
 
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 import torch
-from _compare import MOVED, same, same_gradient, values
 
 import webgpu_backend
+from tests.device._compare import MOVED, gradients, same, values
 from webgpu_backend.runtime.gpu import gpu
 
 DEVICE = "webgpu"
@@ -86,17 +86,17 @@ def test_setitem(dtype):
 def test_accumulate(dtype):
     x, src = values((5, 7, 9), dtype), values((5, 5, 9), dtype)
     index = torch.randint(0, 7, (4, 3, 9))
-    same(lambda x, i, s: x.scatter_add(1, i, s), x, index, src, close=True)
-    same(lambda x, i, s: x.scatter(1, i, s, reduce="add"), x, index, src, close=True)
-    same(lambda x, i, s: x.scatter(1, i, s, reduce="multiply"), x, index, src, close=True)
-    same(lambda x, i, s: x.scatter(1, i, 2, reduce="add"), x, index, src, close=True)
+    same(lambda x, i, s: x.scatter_add(1, i, s), x, index, src, tolerance=None)
+    same(lambda x, i, s: x.scatter(1, i, s, reduce="add"), x, index, src, tolerance=None)
+    same(lambda x, i, s: x.scatter(1, i, s, reduce="multiply"), x, index, src, tolerance=None)
+    same(lambda x, i, s: x.scatter(1, i, 2, reduce="add"), x, index, src, tolerance=None)
     rows = torch.tensor([3, 1, 3, 0])
-    same(lambda x, i, s: x.index_add(1, i, s[:, :4]), x, rows, src, close=True)
-    same(lambda x, i, s: x.index_add(1, i, s[:, :4], alpha=2), x, rows, src, close=True)
-    same(lambda x, i, s: x.transpose(0, 2).index_add_(1, i, s[:, :4].transpose(0, 2)), x, rows, src, close=True)
-    same(lambda x, i, s: x.index_put((i, i[:, None]), s[0, :4], True), x[:, :, 0], rows, src[:, :, :4], close=True)
-    same(lambda x, i, s: x.put(i, s.flatten()[:4], accumulate=True), x, rows, src, close=True)
-    same(lambda x, m, s: x.index_put((m,), s[0, 0], accumulate=True), x, torch.rand(5, 7) > 0.5, src, close=True)
+    same(lambda x, i, s: x.index_add(1, i, s[:, :4]), x, rows, src, tolerance=None)
+    same(lambda x, i, s: x.index_add(1, i, s[:, :4], alpha=2), x, rows, src, tolerance=None)
+    same(lambda x, i, s: x.transpose(0, 2).index_add_(1, i, s[:, :4].transpose(0, 2)), x, rows, src, tolerance=None)
+    same(lambda x, i, s: x.index_put((i, i[:, None]), s[0, :4], True), x[:, :, 0], rows, src[:, :, :4], tolerance=None)
+    same(lambda x, i, s: x.put(i, s.flatten()[:4], accumulate=True), x, rows, src, tolerance=None)
+    same(lambda x, m, s: x.index_put((m,), s[0, 0], accumulate=True), x, torch.rand(5, 7) > 0.5, src, tolerance=None)
 
 
 @pytest.mark.parametrize("dtype", REAL, ids=str)
@@ -107,10 +107,10 @@ def test_reduce(dtype, include_self):
     for how in ("sum", "prod", "mean", "amax", "amin"):
         if dtype is torch.bool and how == "mean":
             continue
-        same(lambda x, i, s: x.scatter_reduce(1, i, s, how, include_self=include_self), x, index, src, close=True)
+        same(lambda x, i, s: x.scatter_reduce(1, i, s, how, include_self=include_self), x, index, src, tolerance=None)
         if how != "sum" and dtype is not torch.bool:
             row = src[:, :4]
-            same(lambda x, i, s: x.index_reduce(1, i, s, how, include_self=include_self), x, rows, row, close=True)
+            same(lambda x, i, s: x.index_reduce(1, i, s, how, include_self=include_self), x, rows, row, tolerance=None)
 
 
 def test_nan_wins():
@@ -159,15 +159,15 @@ def test_gradients():
     x, src = values((5, 7), torch.float32), values((4, 3), torch.float32)
     index = distinct(7, (4, 3), 1)
     repeated = torch.randint(0, 7, (4, 3))
-    same_gradient(lambda x, s, i: x.scatter(1, i, s), x, src, index)
-    same_gradient(lambda x, s, i: x.scatter_add(1, i, s), x, src, repeated)
+    gradients(lambda x, s, i: x.scatter(1, i, s), x, src, index)
+    gradients(lambda x, s, i: x.scatter_add(1, i, s), x, src, repeated)
     for how in ("sum", "mean", "amax", "amin", "prod"):
-        same_gradient(lambda x, s, i: x.scatter_reduce(1, i, s, how), x, src, repeated)
+        gradients(lambda x, s, i: x.scatter_reduce(1, i, s, how), x, src, repeated)
     rows = torch.tensor([3, 1, 0])
-    same_gradient(lambda x, s, i: x.index_add(0, i, s), x, x[:3] * 2, rows)
-    same_gradient(lambda x, s, i: x.index_copy(0, i, s), x, x[:3] * 2, rows)
-    same_gradient(lambda x, s, i: x.index_put((i,), s, accumulate=True), x, x[:3] * 2, rows)
-    same_gradient(lambda x, s, m: x.masked_scatter(m, s), x, values((40,), torch.float32), torch.rand(5, 7) > 0.5)
+    gradients(lambda x, s, i: x.index_add(0, i, s), x, x[:3] * 2, rows)
+    gradients(lambda x, s, i: x.index_copy(0, i, s), x, x[:3] * 2, rows)
+    gradients(lambda x, s, i: x.index_put((i,), s, accumulate=True), x, x[:3] * 2, rows)
+    gradients(lambda x, s, m: x.masked_scatter(m, s), x, values((40,), torch.float32), torch.rand(5, 7) > 0.5)
 
 
 def test_masked_scatter_with_too_few_values():
@@ -196,7 +196,7 @@ def test_one_dispatch():
 
 
 def test_index_fill_gradient_of_the_value():
-    same_gradient(lambda x, v, i: x.index_fill(0, i, v), torch.randn(4, 3), torch.tensor(2.0), torch.tensor([1, 3, 1]))
+    gradients(lambda x, v, i: x.index_fill(0, i, v), torch.randn(4, 3), torch.tensor(2.0), torch.tensor([1, 3, 1]))
 
 
 @pytest.fixture
@@ -225,6 +225,6 @@ def test_tables_larger_than_a_binding(dtype, width, small_bindings):
         t[i[:3]] = 1
         return t[torch.cat([i, i[:9]])]
 
-    same(copied, table, index, picked, close=True)
+    same(copied, table, index, picked, tolerance=None)
     with pytest.raises(IndexError):
         table.to(DEVICE)[torch.tensor([rows]).to(DEVICE)].cpu()

@@ -2,17 +2,14 @@
 
 import pytest
 import torch
-from _close import adapter_class, adapter_of, close  # noqa: F401
+
+from tests.device._compare import close, same
 
 DTYPES = [torch.float32, torch.int64, torch.uint8, torch.bfloat16, torch.int32]
 
 
 def sample(shape, dtype, seed=7):
     return (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * 20).abs().to(dtype)
-
-
-def same(function, *inputs):
-    close(function(*[x.to("webgpu") for x in inputs]), function(*inputs), 0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -38,7 +35,7 @@ def test_searchsorted_edges():
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.bool])
-def test_unique(dtype, adapter_class):  # noqa: F811
+def test_unique(dtype, adapter_class):
     for n in (1, 5, 3000):
         x = sample((n, 1), dtype)
         same(lambda t: torch.unique(t, return_inverse=True, return_counts=True), x)
@@ -56,7 +53,7 @@ def test_unique_keeps_nans_apart():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_mode(dtype, adapter_class):  # noqa: F811
+def test_mode(dtype, adapter_class):
     x = (sample((4, 9, 3), torch.float32) / 8).to(dtype).round()
     for dim in (0, 1, -1):
         same(lambda t: torch.mode(t, dim), x)  # noqa: B023
@@ -64,7 +61,7 @@ def test_mode(dtype, adapter_class):  # noqa: F811
 
 
 @pytest.mark.parametrize("bins", [1, 100, 2048, 2049])
-def test_a_gpu_counts_few_bins_in_workgroups(bins, adapter_of):  # noqa: F811
+def test_a_gpu_counts_few_bins_in_workgroups(bins, adapter_of):
     adapter_of(kind="gpu")
     # In the middle of a bin: a value at its border may be counted beside it where a division is not exact.
     x = (torch.randint(-9, bins + 9, (40_001,)) + 0.5) * (6 / bins) - 3

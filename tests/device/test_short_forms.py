@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from _adapter import adapter_of, recorded  # noqa: F401
 
+from tests.device._adapter import recorded
 from webgpu_backend.kernels.pointwise import elementwise as pointwise
 
 D = "webgpu"
@@ -173,7 +173,7 @@ WALKED = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.int8])
 @pytest.mark.parametrize("name", WALKED)
-def test_much_memory_is_walked_both_ways(monkeypatch, adapter_of, name, dtype):  # noqa: F811
+def test_much_memory_is_walked_both_ways(monkeypatch, adapter_of, name, dtype):
     """As a GPU does from TURNED bytes on; every element is met in either direction."""
     adapter_of(kind="gpu")
     monkeypatch.setattr(pointwise, "TURNED", 1)

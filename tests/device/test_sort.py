@@ -4,8 +4,9 @@ import sys
 
 import pytest
 import torch
-from _close import adapter_class, adapter_of, close  # noqa: F401
 
+from tests import needs
+from tests.device._compare import close
 from webgpu_backend.kernels.sort import sort as kernels
 from webgpu_backend.ops.sort import sort as operators
 from webgpu_backend.runtime.gpu import gpu
@@ -25,7 +26,7 @@ def sample(shape, dtype):
 
 
 @pytest.mark.parametrize("shape, dim", SHAPES)
-def test_sort(shape, dim, adapter_class):  # noqa: F811
+def test_sort(shape, dim, adapter_class):
     for dtype in [*DTYPES, torch.bool]:
         x = sample(shape, dtype)
         g = x.to("webgpu")
@@ -35,9 +36,8 @@ def test_sort(shape, dim, adapter_class):  # noqa: F811
 
 
 @pytest.mark.parametrize("shape, dim", [((70,), 0), ((3, 500), 1), ((2, 300, 2), 1), ((3001,), 0)])
-def test_sort_by_digits(shape, dim, adapter_of, monkeypatch):  # noqa: F811
-    if not gpu().caps.subgroups:
-        pytest.skip("subgroups rank digits")
+def test_sort_by_digits(shape, dim, adapter_of, monkeypatch):
+    needs.feature("subgroups")  # which rank digits
     adapter_of(kind="gpu")
     monkeypatch.setattr(kernels, "RADIX", 64)
     monkeypatch.setattr(kernels, "LEAST", 64)
@@ -55,7 +55,7 @@ def test_sort_by_digits(shape, dim, adapter_of, monkeypatch):  # noqa: F811
 
 
 @pytest.mark.parametrize("shape, dim", SHAPES)
-def test_selection(shape, dim, adapter_class):  # noqa: F811
+def test_selection(shape, dim, adapter_class):
     for dtype in DTYPES:
         x = sample(shape, dtype)
         g = x.to("webgpu")
@@ -78,7 +78,7 @@ def test_int64_is_exact():
     close(x.to("webgpu").sort(descending=True), x.sort(descending=True), 0)
 
 
-def test_large_k_and_million_rows(adapter_class):  # noqa: F811
+def test_large_k_and_million_rows(adapter_class):
     x = torch.randn(300_000, generator=torch.Generator().manual_seed(4))
     g = x.to("webgpu")
     close(g.topk(5000)[0], x.topk(5000)[0], 0)
@@ -134,7 +134,7 @@ def test_short_rows_choose_among_equals_as_the_cpu(dtype):
 
 
 @pytest.fixture(params=["own", "workgroup", "buffer"])
-def quick(request, monkeypatch, adapter_of):  # noqa: F811
+def quick(request, monkeypatch, adapter_of):
     """Short sorts as the adapter has them, as a GPU with much workgroup memory, and without any."""
     monkeypatch.setattr(kernels, "QUICK", dict.fromkeys(kernels.QUICK, kernels.LONGEST))
     if request.param == "buffer":
@@ -143,7 +143,10 @@ def quick(request, monkeypatch, adapter_of):  # noqa: F811
     return request.param
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the order of equal values is that of libstdc++")
+@pytest.mark.skipif(
+    sys.platform != "linux",
+    reason="the order of equal values is libstdc++'s, which torch has on Linux",
+)
 def test_short_sorts_leave_equals_as_the_cpu(quick):
     """Values of up to 16 bits, up to 8,192 of them, without stable=True; and the index of the mode, of every dtype."""
     g = torch.Generator().manual_seed(0)

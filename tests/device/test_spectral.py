@@ -5,9 +5,9 @@ Singular and eigenvectors are not unique: they are checked by what they must do.
 
 import pytest
 import torch
-from _close import adapter_class, close, gradients  # noqa: F401
 
 import webgpu_backend
+from tests.device._compare import close, gradients
 from webgpu_backend.runtime.gpu import gpu
 
 DTYPES = [torch.float32, torch.complex64]
@@ -25,7 +25,7 @@ def orthonormal(x):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_svd(shape, dtype, adapter_class):  # noqa: F811
+def test_svd(shape, dtype, adapter_class):
     x = sample(shape, dtype)
     g = x.to("webgpu")
     want = torch.linalg.svdvals(x)
@@ -57,7 +57,7 @@ def test_svd_of_special_matrices():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (2, 1, 5, 5), (0, 0), (2, 0, 0), (90, 90)])
-def test_eigh(shape, dtype, adapter_class):  # noqa: F811
+def test_eigh(shape, dtype, adapter_class):
     x = sample(shape, dtype)
     for uplo in "LU":
         want = torch.linalg.eigvalsh(x, UPLO=uplo)
@@ -173,7 +173,7 @@ def eigenpairs(x, tolerance=1e-5):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_eigenvalues_of_any_matrix(dtype, adapter_class):  # noqa: F811
+def test_eigenvalues_of_any_matrix(dtype, adapter_class):
     """Small ones come in LAPACK's order; larger ones may be deflated in another."""
     for shape in [(1, 1), (2, 2), (3, 5, 5), (2, 3, 4, 4), (8, 3, 3), (2, 0, 0), (0, 3, 3)]:
         x = sample(shape, dtype)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import webgpu_backend
-from tests.device._both import D, both
+from tests.device._compare import D, both
 
 VIEWS = {
     "slice": lambda x: x[1:3, ::2],

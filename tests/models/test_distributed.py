@@ -11,7 +11,8 @@ import torch
 ROOT = Path(__file__).parent.parent.parent
 
 pytestmark = pytest.mark.skipif(
-    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(), reason="torch without gloo"
+    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
+    reason="this torch is built without gloo",
 )
 
 

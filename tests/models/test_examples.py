@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-pytest.importorskip("matplotlib")
-pytest.importorskip("rich")
+from tests import needs
+
+needs.package("matplotlib")
+needs.package("rich")
 
 
 def test_custom_kernel():
@@ -34,7 +36,7 @@ def test_char_gpt_follows_the_cpu(tmp_path, capsys):
 
 
 def test_generate_streams_the_cpu_s_text(capsys):
-    pytest.importorskip("transformers")
+    needs.package("transformers")
     from examples import generate
 
     written, steps = generate.main(["--tokens", "12"])
@@ -56,7 +58,7 @@ def test_image_classification(tmp_path):
 
 
 def test_lora_learns_the_sentence():
-    pytest.importorskip("peft")
+    needs.package("peft")
     from examples import lora
 
     losses, written = lora.main([])

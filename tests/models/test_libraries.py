@@ -8,9 +8,11 @@ import sys
 import pytest
 import torch
 
-transformers = pytest.importorskip("transformers")
-peft = pytest.importorskip("peft")
-accelerate = pytest.importorskip("accelerate")
+from tests import needs
+
+transformers = needs.package("transformers")
+peft = needs.package("peft")
+accelerate = needs.package("accelerate")
 
 from tests.models import _zoo  # noqa: E402
 from webgpu_backend.frontend.integrations import packages  # noqa: E402

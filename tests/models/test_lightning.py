@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-lightning = pytest.importorskip("lightning.pytorch")
+from tests import needs
+
+lightning = needs.package("lightning.pytorch")
 
 from webgpu_backend.frontend.integrations import packages  # noqa: E402
 

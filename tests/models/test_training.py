@@ -8,6 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from tests import needs
+
 D = "webgpu"
 STEPS = 6
 
@@ -294,7 +296,7 @@ def test_resuming(tmp_path, location, safe):
     model, opt, schedule = first
     state = {"opt": opt.state_dict(), "schedule": schedule.state_dict()}
     if safe:
-        safetensors = pytest.importorskip("safetensors.torch")
+        safetensors = needs.package("safetensors.torch")
         safetensors.save_model(model, tmp_path / "model.safetensors")
     else:
         state["model"] = model.state_dict()
@@ -343,7 +345,9 @@ def test_a_checkpoint_made_elsewhere(tmp_path, tag, weights_only, monkeypatch):
 
 
 def test_distributed_checkpoint(tmp_path):
-    dcp = pytest.importorskip("torch.distributed.checkpoint")
+    if not torch.distributed.is_available():
+        needs.missing(f"torch {torch.__version__} is built without torch.distributed")
+    from torch.distributed import checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
     data = batches(6)

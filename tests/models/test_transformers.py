@@ -7,7 +7,9 @@ from functools import cache
 import pytest
 import torch
 
-transformers = pytest.importorskip("transformers")
+from tests import needs
+
+transformers = needs.package("transformers")
 
 from tests.models import _zoo  # noqa: E402
 
@@ -200,7 +202,7 @@ def folder(tmp_path_factory):
     model, *_ = pair("llama")
     model.save_pretrained(path, max_shard_size="40KB")
     words = {w: i for i, w in enumerate(["<pad>", "<s>", "</s>", "<unk>"] + [f"w{i}" for i in range(4, 99)])}
-    tokenizers = pytest.importorskip("tokenizers")
+    tokenizers = needs.package("tokenizers")
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     transformers.PreTrainedTokenizerFast(

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests import needs
+
 D = "webgpu"
 
 
@@ -294,7 +296,7 @@ def test_narrow_inference(name, dtype):
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "mobilenet_v3_small", "efficientnet_b0", "vit_b_16"])
 def test_torchvision(name):
     """Torchvision's own models: outputs, and the gradients of every parameter and of the image."""
-    torchvision = pytest.importorskip("torchvision")
+    torchvision = needs.package("torchvision")
     torch.manual_seed(0)
     options = {"image_size": 64} if name == "vit_b_16" else {}
     model = getattr(torchvision.models, name)(weights=None, num_classes=20, **options).eval()
@@ -318,7 +320,7 @@ def test_torchvision(name):
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small"])
 def test_torchvision_training(name):
     """Batch statistics and dropout's absence: two steps give the CPU's losses and running statistics."""
-    torchvision = pytest.importorskip("torchvision")
+    torchvision = needs.package("torchvision")
     torch.manual_seed(0)
     model = getattr(torchvision.models, name)(weights=None, num_classes=5)
     for module in model.modules():

@@ -1,0 +1,60 @@
+"""What a test needs of the machine that it runs on. Where that is missing the test is skipped, and the reason says what
+is missing here; the reasons of all skipped tests end the output of `./dev test`.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import NoReturn
+
+import pytest
+import torch
+
+# Packages that are in no extra of pyproject.toml, and where the tests that need them are run.
+ELSEWHERE = {
+    "torchvision": "PyPI's build of it cannot be loaded beside a torch without CUDA's libraries: run with torch's CUDA "
+    "build and `pip install torchvision`",
+}
+FEATURES = {
+    "f16": "shader-f16",
+    "f32_atomic": "atomic additions of f32",
+    "f64": "shader-f64",
+    "i64": "shader-int64",
+    "subgroups": "subgroups of eight lanes or more",
+}
+
+
+def package(name: str) -> ModuleType:
+    """The package, imported."""
+    if find_spec(name.partition(".")[0]) is None:
+        where = ELSEWHERE.get(name, "`./dev setup` installs what the tests need")
+        missing(f"the package {name} is not installed here; {where}")
+    return import_module(name)
+
+
+def feature(name: str) -> None:
+    """Something optional of the adapter, by its name in `Caps`."""
+    from webgpu_backend.runtime.gpu import gpu
+
+    if not getattr(gpu().caps, name):
+        missing(f"{gpu().name} has no {FEATURES[name]} {_as_opened()}".rstrip())
+
+
+def timestamps() -> None:
+    if not torch.webgpu.profiler.is_available():
+        missing(f"{torch.webgpu.get_device_name()} has no timestamp-query {_as_opened()}".rstrip())
+
+
+def newer_torch(version: str, why: str) -> None:
+    if tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) < tuple(map(int, version.split("."))):
+        missing(f"torch {torch.__version__} is older than {version}: {why}")
+
+
+def missing(what: str) -> NoReturn:
+    pytest.skip(what, allow_module_level=True)
+
+
+def _as_opened() -> str:
+    from webgpu_backend import env
+
+    return "as it is opened with WEBGPU_BASELINE=1" if env.BASELINE else ""
