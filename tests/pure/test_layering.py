@@ -1,6 +1,12 @@
-"""Who may import whom, read from the source: the layers of docs/architecture.md."""
+"""Who may import whom and who may name what, read from the source: the layers of docs/architecture.md.
+
+What is not yet so stands in a list beside the rule, with its reason. A list is strict: an entry that is no longer
+needed fails too, so that it only ever gets shorter.
+"""
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +37,14 @@ def layer_of(path: Path) -> str:
     return part.removesuffix(".py")
 
 
+def files_of(*layers: str) -> list[Path]:
+    return [p for p in FILES if layer_of(p) in layers]
+
+
+def _id(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
 def imported(path: Path, root: Path = ROOT) -> set[str]:
     """Names of what a file imports, wherever in it: `torch`, `.ops`."""
     package = (PACKAGE, *path.relative_to(root).parts[:-1])
@@ -59,10 +73,25 @@ def test_every_layer_has_a_rule():
     assert len(FILES) > 20
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", FILES, ids=_id)
 def test_imports(path):
     forbidden = imported(path) & RULES.get(layer_of(path), set())
     assert not forbidden, f"{path.relative_to(ROOT)} must not import {sorted(forbidden)}"
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Our own modules that a file imports, in full: `runtime.gpu`, or `runtime.gpu.gpu` for a name out of it."""
+    package = path.relative_to(ROOT).parts[:-1]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            found |= {".".join((*base, *(node.module or "").split("."), a.name)).strip(".") for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE:
+            found |= {f"{node.module}.{a.name}".removeprefix(PACKAGE + ".") for a in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {a.name.removeprefix(PACKAGE + ".") for a in node.names if a.name.startswith(PACKAGE + ".")}
+    return {name.replace("..", ".") for name in found}
 
 
 def test_the_reader_sees_through_every_form(tmp_path):
@@ -73,6 +102,183 @@ def test_the_reader_sees_through_every_form(tmp_path):
         "from . import layout\ndef f():\n    from ..frontend import z\n"
     )
     assert imported(path, tmp_path) == {"torch", "wgpu", ".tensor", ".ops", ".kernels", ".frontend"}
+
+
+# -- blocks and recording: where a tensor's memory lies, and how a dispatch gets to the queue
+
+# file -> names that should be in plan/, tensor.py or runtime/ alone, and why they are still there
+BELOW_PLAN_YET: dict[str, tuple[set[str], str]] = {
+    "ops/shape/copy.py": ({"data_ptr()"}, "addresses of host memory, which tensor.py could ask for"),
+}
+
+
+def names_below_plan(path: Path) -> set[str]:
+    """Data pointers, block numbers and recording, as the code (not a comment) names them."""
+    return set(_below_plan(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def _below_plan(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            if node.attr == "data_ptr":
+                yield "data_ptr()"
+            elif node.attr in ("_blocks", "UID_BITS"):
+                yield node.attr
+            elif node.attr == "record" and (owner := ast.unparse(node.value).split(".")[-1]) in ("run", "queue"):
+                yield f"{owner}.record"
+        elif isinstance(node, ast.ImportFrom):
+            yield from (a.name for a in node.names if a.name in ("_blocks", "UID_BITS"))
+            if (node.module or "").split(".")[-1] in ("run", "queue"):
+                yield from (f"{node.module.split('.')[-1]}.record" for a in node.names if a.name == "record")
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.RShift):
+            if isinstance(node.right, ast.Constant) and node.right.value == 40:
+                yield ">> 40"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):  # text that is compiled
+            yield from (name for name in ("data_ptr()", ">> 40") if name in node.value)
+
+
+@pytest.mark.parametrize("path", files_of("kernels", "ops", "frontend"), ids=_id)
+def test_blocks_and_recording_are_below_the_operators(path):
+    name = path.relative_to(ROOT).as_posix()
+    expected, _ = BELOW_PLAN_YET.get(name, (set(), ""))
+    found = names_below_plan(path)
+    assert not found - expected, f"{name} names {sorted(found - expected)}: only plan/, tensor.py and runtime/ do"
+    assert not expected - found, f"{name} no longer names {sorted(expected - found)}: take it out of BELOW_PLAN_YET"
+
+
+def test_the_reader_of_names_sees_every_form(tmp_path):
+    path = tmp_path / "x.py"
+    path.write_text(
+        "from ..tensor import UID_BITS\nfrom ..plan.run import record\nT._blocks[t.data_ptr() >> 40]\n"
+        "gpu().queue.record(1)\n# run.record\ndef _blocks(): ...\n_blocks()\n"
+    )
+    assert names_below_plan(path) == {"UID_BITS", "run.record", "_blocks", "data_ptr()", ">> 40", "queue.record"}
+
+
+# -- what a layer may take of the one below
+
+# file -> modules of runtime/ beside `errors` that an operator still imports, and why
+OPS_ON_RUNTIME_YET: dict[str, tuple[set[str], str]] = {}
+
+
+@pytest.mark.parametrize("path", files_of("ops"), ids=_id)
+def test_operators_know_the_errors_of_the_runtime_alone(path):
+    name = path.relative_to(ROOT).as_posix()
+    expected, _ = OPS_ON_RUNTIME_YET.get(name, (set(), ""))
+    found = {m for m in imported_modules(path) if m.split(".")[0] == "runtime" and m.split(".")[1:2] != ["errors"]}
+    assert not found - expected, f"{name} imports {sorted(found - expected)}: an operator asks plan/ for it"
+    assert not expected - found, f"{name} no longer imports {sorted(expected - found)}: take it out of the list"
+
+
+def test_the_reader_of_modules():
+    found = imported_modules(ROOT / "plan" / "run.py")
+    assert {"program.Plan", "runtime.errors.BindingTooLarge", "runtime.gpu.gpu", "tensor"} <= found
+
+
+# Words of torch's error messages, and operators by name: the runtime says what happened in its own words.
+TORCHS_WORDS = re.compile(r"Expected all tensors|same device, but|aten::|\btorch\.")
+
+
+@pytest.mark.parametrize("path", files_of("runtime"), ids=_id)
+def test_the_runtime_speaks_for_itself(path):
+    strings = [
+        node.value
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    assert not [s for s in strings if TORCHS_WORDS.search(s)]
+
+
+def test_families_have_one_name_in_operators_and_kernels():
+    def families(layer: str) -> set[str]:
+        return {p.name for p in (ROOT / layer).iterdir() if p.is_dir() and any(p.glob("*.*"))}
+
+    assert families("kernels") - families("ops") == {"text", "lib"}
+    assert families("ops") <= families("kernels")
+
+
+# file -> tables of plans that an operator keeps for itself, and why; plan/cache.py is where plans are kept
+PLANS_APART_YET: dict[str, tuple[set[str], str]] = {}
+
+
+def tables_at_module_level(path: Path) -> set[str]:
+    """Names of dictionaries that a module makes when it is imported."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if _has_value(node) else []
+        value = getattr(node, "value", None)
+        made = isinstance(value, (ast.Dict, ast.DictComp))
+        made |= isinstance(value, ast.Call) and re.search(r"[dD]ict|Cache|table", ast.unparse(value.func)) is not None
+        if made:
+            found |= {t.id for t in targets if isinstance(t, ast.Name)}
+    return found
+
+
+def _has_value(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AnnAssign) and node.value is not None
+
+
+@pytest.mark.parametrize("path", files_of("ops"), ids=_id)
+def test_operators_keep_no_plans(path):
+    name = path.relative_to(ROOT).as_posix()
+    expected, _ = PLANS_APART_YET.get(name, (set(), ""))
+    found = {table for table in tables_at_module_level(path) if "plan" in table.lower()}
+    assert found == expected, f"{name}: plans are kept in plan/cache.py"
+
+
+def test_the_reader_of_tables(tmp_path):
+    path = tmp_path / "x.py"
+    path.write_text(
+        "_plans: dict = {}\nPLANS = dict()\nplan_of = {k: 1 for k in ()}\nplans = WeakValueDictionary()\n"
+        "most_plans = 3\ndef f():\n    plans_in_f = {}\n"
+    )
+    assert tables_at_module_level(path) == {"_plans", "PLANS", "plan_of", "plans"}
+
+
+# -- names and sizes
+
+LONGEST = 60  # lines of a function, unless its first line says why it is `in one piece`
+# functions that are longer, without such a line, and what is to become of them
+LONG_YET: dict[str, str] = {
+    "frontend/dispatch/registration.py: _pointwise_kernel": "becomes one of the short forms of plan/",
+    "kernels/lists/elementwise.py: program": "is being split by what its text has",
+    "kernels/pointwise/elementwise.py: _main": "is being split by what its text has",
+    "kernels/pointwise/elementwise.py: _program": "is being split by what its text has",
+    "kernels/pointwise/elementwise.py: plan": "is being split by what its text has",
+    "kernels/reduce/text.py: _program": "is being split by what its text has",
+}
+
+
+def long_functions(text: str) -> set[str]:
+    """Functions of more than so many lines whose first line of the body, comment or docstring, gives no reason."""
+    lines, found = text.splitlines(), set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno - node.lineno >= LONGEST:
+            first = node.body[0].lineno - 1
+            while lines[first - 1].strip().startswith("#"):
+                first -= 1
+            if "in one piece" not in lines[first]:
+                found.add(node.name)
+    return found
+
+
+def test_functions_are_short():
+    found = set()
+    for path in FILES:
+        name = path.relative_to(ROOT).as_posix()
+        found |= {f"{name}: {function}" for function in long_functions(path.read_text(encoding="utf-8"))}
+    new, gone = found - LONG_YET.keys(), LONG_YET.keys() - found
+    assert not new, f"over {LONGEST} lines, and the line after `def` does not say why it is in one piece: {sorted(new)}"
+    assert not gone, f"no longer too long, so take them out of LONG_YET: {sorted(gone)}"
+
+
+def test_the_reader_of_lengths():
+    body = "    x = 1\n" * LONGEST
+    assert long_functions(f"def f():\n{body}") == {"f"}
+    assert long_functions("def f():\n" + "    x = 1\n" * (LONGEST - 1)) == set()
+    for reason in ("    # in one piece: its names are shared\n", '    """One text, in one piece: ..."""\n'):
+        assert long_functions(f"def f():\n{reason}{body}") == set()
+    assert long_functions(f'def f():\n    """Does it."""\n    # in one piece, too late\n{body}') == {"f"}
 
 
 def test_names_and_sizes():
