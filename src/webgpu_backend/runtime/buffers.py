@@ -20,11 +20,12 @@ class Pool:
     `blocks[uid]` is a block; its uid is what a tensor's data pointer encodes.
     """
 
-    def __init__(self, device, max_buffer: int, max_binding: int, limit: int):
+    def __init__(self, device, max_buffer: int, max_binding: int, limit: int, most_pooled: int):
         self.device = device
         self.max_buffer = max_buffer
         self.max_binding = max_binding
         self.limit = limit  # bytes that may be taken from the driver
+        self.most_pooled = most_pooled  # bytes that may lie free when a block is created
         self.blocks: list[Block | None] = [None] * _FIRST
         self.free_uids: list[int] = []
         self.free: dict[int, list[int]] = {}
@@ -82,15 +83,18 @@ class Pool:
             block.nbytes = nbytes
         return block
 
-    def release_free(self) -> int:
-        """Hands every pooled block back to the driver; returns the bytes."""
-        victims = []
-        for heap in list(self.free.values()):
-            while heap:
+    def release_free(self, keep: int = 0) -> int:
+        """Hands pooled blocks back to the driver, the largest first, until `keep` bytes are left; returns the bytes."""
+        victims: list[Block] = []
+        excess = self.bytes_pooled - keep
+        for _, heap in sorted(self.free.items(), reverse=True):
+            while heap and (excess > 0 or not keep):
                 try:
-                    victims.append(self.blocks[heappop(heap)])
-                except IndexError:
+                    block = self.blocks[heappop(heap)]
+                except IndexError:  # another thread took it
                     break
+                victims.append(block)
+                excess -= block.size
         if not victims:
             return 0
         if self.on_release is not None:
@@ -117,6 +121,8 @@ class Pool:
             raise OutOfMemory(
                 f"a buffer of {nbytes} bytes is larger than the adapter's limit of {self.max_buffer} bytes"
             )
+        if self.bytes_reserved > self.most_pooled and self.bytes_pooled > self.most_pooled:
+            self.release_free(self.most_pooled // 2)  # so many at once that it is rare
         heap = self.free.setdefault(size, [])
         real = min(size, self.max_buffer)
         try:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..program import Caps
 
+SOFTWARE_POOL = 512 << 20  # bytes of free blocks; a software adapter's memory is the machine's, which others need too
 on_caps: list = []  # called with the capabilities when they are known, and when they change
 _lock = RLock()
 _gpu: "Gpu | None" = None
@@ -34,7 +35,8 @@ class Gpu:
         self.device, caps = adapters.create_device(self.adapter)
         handle = self.device._internal
         limit = adapters.memory_limit(self.adapter, caps)
-        self.pool = Pool(handle, caps.max_buffer, caps.max_binding, limit)
+        most_pooled = limit if caps.kind == "gpu" else SOFTWARE_POOL
+        self.pool = Pool(handle, caps.max_buffer, caps.max_binding, limit, most_pooled)
         self.pipelines = Pipelines(handle, caps)
         self.queue = Queue(handle, self.device.queue._internal, caps, self.pool, self.pipelines)
         self.caps = caps

@@ -1,12 +1,20 @@
-"""From a Program to a compiled pipeline: layouts by access pattern, trusted modules, readable WGSL errors."""
+"""From a Program to a compiled pipeline: layouts by access pattern, trusted modules, readable WGSL errors.
+
+A driver keeps the machine code of every pipeline, so their number is bounded: those not used for longest are released,
+and compiled again when they are asked for.
+"""
 
 import re
+from collections.abc import Callable
 
 from ..program import Caps, Program
 from .errors import DeviceError
 from .native import checked, ffi, lib, text
 
 PARAMS_GROUP = 1
+# How many pipelines are kept, and how many bytes of text they may have together, by the adapter's class. A software
+# adapter's machine code lies in the process's own memory: 0.8 MB a pipeline with llvmpipe, 5 GB for those of the tests.
+MOST = {"gpu": (8192, 64 << 20), "cpu": (768, 4 << 20)}
 _STAGE = lib.WGPUShaderStage_Compute
 
 
@@ -35,13 +43,58 @@ class Pipeline:
 
 
 class Pipelines:
+    """Pipelines by what they are made of: programs of the same text share one.
+
+    They are in two generations. Whoever asks for one of the earlier generation brings it into the recent one; when that
+    has half of what may be kept, the earlier one is released and the recent one becomes the earlier. So what was used
+    lately stays, and a pipeline that is in use costs no account of its uses.
+    """
+
     def __init__(self, device, caps: Caps):
         self.device = device
         self.caps = caps
         self.layouts: dict[str, Layout] = {}
         self._pipeline_layouts: dict[tuple[str, int], object] = {}
+        self.most, self.most_bytes = MOST[caps.kind]
+        self.recent: dict[tuple, Pipeline] = {}
+        self.earlier: dict[tuple, Pipeline] = {}
+        self._recent_bytes = 0
+        self.on_release: Callable[[], None] = lambda: None  # called before pipelines are released
         self.compiled = 0
+        self.released = 0
         self.params_layout = self._bind_group_layout([(lib.WGPUBufferBindingType_Uniform, True)])
+
+    def __len__(self) -> int:
+        return len(self.recent) + len(self.earlier)
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the texts of the pipelines that are there."""
+        return sum(len(key[0]) for some in (self.recent, self.earlier) for key in list(some))
+
+    def find(self, program: Program) -> Pipeline:
+        """The pipeline of a program, compiled where it is not there."""
+        text = program.wgsl
+        key = (text, program.entry, program.access, program.param_bytes, program.trusted, program.guarded)
+        found = self.recent.get(key)
+        if found is None:
+            found = self.earlier.pop(key, None)
+            if len(self.recent) >= self.most // 2 or self._recent_bytes + len(text) > self.most_bytes // 2:
+                self._release_earlier()
+            if found is None:
+                found = self.compile(program)
+            self.recent[key] = found
+            self._recent_bytes += len(text)
+        return found
+
+    def _release_earlier(self) -> None:
+        """Ends a generation. An interrupt may lose pipelines here, but none that is released is found again."""
+        self.on_release()
+        recent, self.recent, self._recent_bytes = self.recent, {}, 0
+        gone, self.earlier = self.earlier, recent
+        while gone:
+            lib.wgpuComputePipelineRelease(gone.popitem()[1].handle)
+            self.released += 1
 
     def layout(self, access: str) -> Layout:
         found = self.layouts.get(access)

@@ -34,7 +34,7 @@ SPIN = 2e-2
 _NEVER = 1 << 62
 RING_SLOT = 256
 ARENA_BYTES = 1 << 20
-MAX_BIND_GROUPS = 16384
+MAX_BIND_GROUPS = 16384  # 0.9 KB each with llvmpipe
 
 _set_pipeline = lib.wgpuComputePassEncoderSetPipeline
 _set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
@@ -65,7 +65,7 @@ class Queue:
         self.caps = caps
         self.pool = pool
         self.pipelines = pipelines
-        self.compiled: dict[Program, Pipeline] = {}
+        self.compiled: dict[Program, Pipeline] = {}  # what `pipelines` has, by the programs that were recorded
         self.lock = RLock()
         self.encoder = None
         self.pass_ = None
@@ -93,7 +93,7 @@ class Queue:
         self.recording: list[Recorded] | None = None
         self.clock: Clock | None = None
         self.dead: str | None = None
-        self._bind_groups_live = 0
+        self.bind_groups = 0
         self._offset = ffi.new("uint32_t[1]")
         self._command = ffi.new("WGPUCommandBuffer[1]")
         self._status = ffi.new("int *")
@@ -109,6 +109,7 @@ class Queue:
         self._faults: Block | None = None
         self._transfer = transfer.Transfer(self)
         pool.on_release = self._forget
+        pipelines.on_release = self._forget_pipelines
 
     # -- dispatches
 
@@ -165,9 +166,22 @@ class Queue:
         """What record looks up: compiles and binds what is new."""
         pipeline = self.compiled.get(program)
         if pipeline is None:
-            pipeline = self.compiled[program] = self.pipelines.compile(program)
+            pipeline = self.pipelines.find(program)
+            if len(self.compiled) >= self.pipelines.most:  # programs of the same text, which are gone perhaps
+                self.compiled.clear()
+            self.compiled[program] = pipeline
         group = pipeline.groups.get(buffers)
         return pipeline, self._bind(pipeline, buffers) if group is None else group
+
+    def compile(self, program: Program) -> None:
+        """Compiles a program before it is used, so that what is wrong with it is raised here."""
+        with self.lock:
+            self.pipelines.find(program)
+
+    def _forget_pipelines(self) -> None:
+        """Some are about to be released: what is recorded is submitted, which keeps them alive until it is done."""
+        self.flush()
+        self.compiled.clear()
 
     @property
     def dispatches(self) -> int:
@@ -234,11 +248,11 @@ class Queue:
                     f"{pipeline.name}: a tensor of {buffer.size} bytes does not fit one binding "
                     f"(the adapter's limit is {limit} bytes)"
                 )
-        if self._bind_groups_live >= MAX_BIND_GROUPS:
+        if self.bind_groups >= MAX_BIND_GROUPS:
             self._drop_groups(lambda key: True)
         bound = (*buffers, self.fault_words()) if pipeline.guarded else buffers
         group = pipeline.groups[buffers] = self._create_group(pipeline.layout.handle, bound)
-        self._bind_groups_live += 1
+        self.bind_groups += 1
         self.bind_groups_created += 1
         return group
 
@@ -264,7 +278,7 @@ class Queue:
         for layout in self.pipelines.layouts.values():
             for key in [k for k in layout.groups if doomed(k)]:
                 lib.wgpuBindGroupRelease(layout.groups.pop(key))
-                self._bind_groups_live -= 1
+                self.bind_groups -= 1
 
     def _forget(self, blocks: list[Block]) -> None:
         gone = set(blocks)

@@ -136,7 +136,7 @@ def compile_shader(source: str, *, trusted: bool = False) -> ShaderLibrary:
     kernels = {}
     for x, y, z, name in entries:
         program = Program(f"user_{name}", source, access, 4 * len(fields), trusted, name)
-        queue.compiled[program] = queue.pipelines.compile(program)
+        queue.compile(program)
         size = (int(x), int(y or 1), int(z or 1))
         kernels[name] = Kernel(program, [n for _, _, n in bindings], fields, size)
     return ShaderLibrary(kernels)

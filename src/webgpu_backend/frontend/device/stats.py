@@ -1,26 +1,24 @@
-"""Counters that show what the runtime did."""
+"""Counters that show what the runtime did, and what it holds."""
 
+from ...plan import cache
 from ...runtime import gpu as runtime
+
+_NAMES = (
+    "dispatches", "submits", "pipelines_compiled", "pipelines_released", "pipelines_live", "pipelines_text_bytes",
+    "bind_groups_created", "bind_groups_live", "plans_live", "buffers_live", "bytes_live", "bytes_pooled",
+    "bytes_uploaded", "bytes_read", "allocations",
+)  # fmt: skip
 
 
 def stats() -> dict[str, int]:
-    """Dispatches, submits, compilations and memory since the process started. Creates no device."""
+    """Dispatches, submits, compilations and copies since the process started; pipelines, bind groups, plans and memory
+    that are there now. Creates no device."""
     if not runtime.is_initialized():
-        keys = (
-            "dispatches", "submits", "pipelines_compiled", "bind_groups_created", "buffers_live", "bytes_live",
-            "bytes_pooled", "bytes_uploaded", "bytes_read", "allocations",
-        )  # fmt: skip
-        return dict.fromkeys(keys, 0)
+        return dict.fromkeys(_NAMES, 0)
     g = runtime.gpu()
-    return {
-        "dispatches": g.queue.dispatches,
-        "submits": g.queue.submits,
-        "pipelines_compiled": g.pipelines.compiled,
-        "bind_groups_created": g.queue.bind_groups_created,
-        "buffers_live": g.pool.live,
-        "bytes_live": g.pool.bytes_live,
-        "bytes_pooled": g.pool.bytes_pooled,
-        "bytes_uploaded": g.queue.bytes_uploaded,
-        "bytes_read": g.queue.bytes_read,
-        "allocations": g.pool.allocations,
-    }
+    counted = (
+        g.queue.dispatches, g.queue.submits, g.pipelines.compiled, g.pipelines.released, len(g.pipelines),
+        g.pipelines.text_bytes, g.queue.bind_groups_created, g.queue.bind_groups, len(cache), g.pool.live,
+        g.pool.bytes_live, g.pool.bytes_pooled, g.queue.bytes_uploaded, g.queue.bytes_read, g.pool.allocations,
+    )  # fmt: skip
+    return dict(zip(_NAMES, counted, strict=True))
