@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
+
 from ..kernels.pointwise.elementwise import Spec
 
 
@@ -171,6 +173,15 @@ def custom(
         return function
 
     return register
+
+
+def composed(*overloads: str) -> None:
+    """Operators that torch composes of others, none of them a view of an argument: where nothing is differentiated,
+    what they are composed of is planned together."""
+    for name in overloads:
+        base, _, overload = name.partition(".")
+        compose = getattr(getattr(torch.ops.aten, base), overload or "default").decompose
+        custom(name, gradient=compose)(compose)
 
 
 def traced(overload: str):

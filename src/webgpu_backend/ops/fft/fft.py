@@ -15,7 +15,7 @@ from ...program import Step
 from ..by_index import run
 from ..oversize import by_free_dimension
 from ..sort.scan import blocks_of
-from ..table import custom
+from ..table import composed, custom
 
 
 def _scale(normalization: int, count: int) -> float:
@@ -189,3 +189,6 @@ def fft_c2r(self, dim, normalization, last_dim_size):
     whole = transform(whole, sizes, False, scale)
     run(fft.kernel("real", caps()), (whole,), (out,), sizes[1], sizes[2], 0, 1.0, 1.0)
     return out
+
+
+composed("stft", "istft")

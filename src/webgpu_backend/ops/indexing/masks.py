@@ -3,9 +3,9 @@
 import torch
 
 from ... import tensor as T
-from ...kernels.indexing import masks as compact
+from ...kernels.indexing import compact, masks
 from ...kernels.pointwise.elementwise import Spec
-from ...plan import caps, launch
+from ...plan import caps, launch, planned
 from ...plan.faults import site
 from ..pointwise.elementwise import Elementwise, _scalar_name, broadcast_shape
 from ..shape.copy import device_copy
@@ -16,22 +16,40 @@ _SPEC = Spec("masked_fill", "where(b, c, a)", ("a", "b", "c"), (), (("b", "bool"
 _fill = Elementwise(Pointwise("masked_fill", _SPEC, "none"))
 
 
-def _sums(self: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(how many nonzero elements there are up to the end of each chunk, the last of these)."""
-    c, n = caps(), self.numel()
-    counts = T.empty((compact.chunks(n, c),), torch.int32)
-    plan = compact.count(T.dtype_of(self), n, self.storage_offset(), c)
-    launch(plan, self, counts)
-    sums = torch.cumsum(counts, 0, dtype=torch.int32)
-    return sums, sums[-1:]
+class _Found:
+    """Where a contiguous mask is true: how many elements of each tile of it, or of each chunk on a software adapter."""
+
+    def __init__(self, mask: torch.Tensor):
+        self.mask = mask
+        self.n, self.offset = mask.numel(), mask.storage_offset()
+        self.tiled = compact.served(self.n, self.offset, caps())
+        self.counts = _counts(mask)
+        self.summed = not self.tiled or compact.tiles(self.n) > compact.FEW
+        self.sums = torch.cumsum(self.counts, 0, dtype=torch.int32) if self.summed else self.counts
+
+    def total(self) -> int:
+        """All of them; waits for the device."""
+        if self.summed:
+            return self.sums[-1:].item()
+        return int(self.counts.cpu().sum())
+
+    def write(self, out: torch.Tensor) -> None:
+        """Positions, as many as there is room for."""
+        dtype, sizes = T.dtype_of(self.mask), tuple(self.mask.shape)
+        if self.tiled:
+            step = compact.write(dtype, sizes, self.offset, out.shape[0], self.summed, caps())
+        else:
+            step = masks.write(dtype, sizes, self.offset, out.shape[0], caps())
+        launch(step, self.mask, self.sums, out)
 
 
-def _positions(self: torch.Tensor, sums: torch.Tensor, room: int, sizes) -> torch.Tensor:
-    out = T.empty((room, len(sizes)), torch.int64)
-    if room:
-        plan = compact.write(T.dtype_of(self), sizes, self.storage_offset(), room, caps())
-        launch(plan, self, sums, out)
-    return out
+@planned
+def _counts(mask: torch.Tensor) -> torch.Tensor:
+    n, offset, dtype = mask.numel(), mask.storage_offset(), T.dtype_of(mask)
+    tiled = compact.served(n, offset, caps())
+    counts = T.empty((compact.tiles(n) if tiled else masks.chunks(n, caps()),), torch.int32)
+    launch((compact if tiled else masks).count(dtype, n, offset, caps()), mask, counts)
+    return counts
 
 
 @custom("nonzero", planned=False, oversize=oversize.nonzero)
@@ -39,12 +57,12 @@ def nonzero(self):
     rank = self.dim()
     if not self.numel():
         return T.empty((0, rank), torch.int64)
-    self = self.contiguous()
-    sums, total = _sums(self)
-    found = total.item()
-    if not rank:
-        return T.empty((found, 0), torch.int64)
-    return _positions(self, sums, found, tuple(self.shape))
+    found = _Found(self.contiguous())
+    total = found.total()
+    out = T.empty((total, rank), torch.int64)
+    if total and rank:
+        found.write(out)
+    return out
 
 
 def nonzero_columns(mask: torch.Tensor) -> list[torch.Tensor]:
@@ -63,10 +81,7 @@ def nonzero_static(self, *, size, fill_value=-1):
     out = torch.full((size, self.dim()), fill_value, dtype=torch.int64, device=T.DEVICE)
     if not self.numel() or not size or not self.dim():
         return out
-    self = self.contiguous()
-    sums, _ = _sums(self)
-    plan = compact.write(T.dtype_of(self), tuple(self.shape), self.storage_offset(), size, caps())
-    launch(plan, self, sums, out)
+    _Found(self.contiguous()).write(out)
     return out
 
 
@@ -78,7 +93,21 @@ def masked_select(self, mask):
     flat = mask.expand(shape).reshape(-1)
     if not flat.numel():
         return T.empty((0,), self.dtype)
-    return torch.ops.aten.take(self.expand(shape), nonzero(flat)[:, 0])
+    return selected(self.expand(shape), flat)
+
+
+def selected(source: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:
+    """The elements for which a flag is set, of a contiguous vector of flags; waits for the device."""
+    found = _Found(flags)
+    if not found.tiled or source.element_size() > 8:
+        return torch.ops.aten.take(source, nonzero(flags)[:, 0])
+    source = source.resolve_conj().resolve_neg().contiguous()
+    total = found.total()
+    out = T.empty((total,), source.dtype)
+    if total:
+        args = (source.element_size(), found.n, found.offset, total, source.storage_offset(), found.summed, caps())
+        launch(compact.select(*args), flags, found.sums, source, out)
+    return out
 
 
 @custom("masked_scatter")
@@ -111,12 +140,14 @@ def masked_scatter_(self, mask, source):
         device_copy(self, target)
     elif T.block_of(source) is T.block_of(target):
         source = source.clone()
-    sums, _ = _sums(mask)
-    plan = compact.fill(
-        self.element_size(), mask.numel(), mask.storage_offset(), source.numel(), source.storage_offset(),
-        target.storage_offset(), site("masked_scatter", 0, False), caps(),
-    )  # fmt: skip
-    launch(plan, mask, sums, source, target)
+    found = _Found(mask)
+    item, where = self.element_size(), site("masked_scatter", 0, False)
+    places = source.storage_offset(), target.storage_offset()
+    if found.tiled:
+        step = compact.fill(item, found.n, found.offset, source.numel(), places, where, found.summed, caps())
+    else:
+        step = masks.fill(item, found.n, found.offset, source.numel(), *places, where, caps())
+    launch(step, mask, found.sums, source, target)
     if target is not self:
         device_copy(target, self)
     return self

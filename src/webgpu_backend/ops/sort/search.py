@@ -6,9 +6,10 @@ from torch._prims_common import canonicalize_dim
 from ... import dtypes
 from ... import tensor as T
 from ...kernels.sort import search
-from ...plan import caps, launch
+from ...plan import caps, launch, planned
 from ...program import Step
 from ..by_index import run
+from ..indexing.masks import selected
 from ..pointwise.elementwise import _scalar_name, resize_output
 from ..shape.copy import device_copy
 from ..table import custom
@@ -111,33 +112,41 @@ def _groups(flags: torch.Tensor):
     return numbers, first, size
 
 
-@custom("_unique2")
-def unique2(self, sorted=True, return_inverse=False, return_counts=False):
-    x, _ = _ready("unique", self.reshape(-1), 0)
-    if not x.numel():
-        return _nothing(x.dtype), T.empty(self.shape, torch.int64) if return_inverse else _nothing(), _nothing()
+@planned
+def _sorted_groups(x: torch.Tensor):
+    """Pairs and values in order, flags of new values, and each element's group (from one)."""
     sizes = (1, x.numel(), 1)
     pairs, length = sorted_pairs(x, sizes, False)
     flags = T.empty((length,), torch.int32)
     run(search.over_pairs("boundaries", T.dtype_of(x), caps()), (pairs,), (flags,), length)
-    numbers, first, counts = _groups(flags)
     ordered, _ = take("take", x, sizes, pairs, length, (length,), length)
-    values = ordered.index_select(0, first)
-    inverse = _nothing()
+    return pairs, ordered, flags
+
+
+@custom("_unique2", planned=False)
+def unique2(self, sorted=True, return_inverse=False, return_counts=False):
+    x, _ = _ready("unique", self.reshape(-1), 0)
+    if not x.numel():
+        return _nothing(x.dtype), T.empty(self.shape, torch.int64) if return_inverse else _nothing(), _nothing()
+    pairs, ordered, flags = _sorted_groups(x)
+    if not return_inverse and not return_counts:
+        return selected(ordered, flags.bool()), _nothing(), _nothing()
+    numbers, first, counts = _groups(flags)
+    inverse, length = _nothing(), x.numel()
     if return_inverse:
         inverse = T.empty(self.shape, torch.int64)
         kernel = search.scatter("inverse", T.dtype_of(x), caps())
         params = kernel.pack.pack(length, 0, 0)
         launch(Step(kernel.program, params, kernel.grid(length, caps())), numbers, pairs, inverse)
-    return values, inverse, counts if return_counts else _nothing()
+    return ordered.index_select(0, first), inverse, counts if return_counts else _nothing()
 
 
-@custom("_unique")
+@custom("_unique", planned=False)
 def unique(self, sorted=True, return_inverse=False):
     return unique2(self, sorted, return_inverse)[:2]
 
 
-@custom("unique_consecutive")
+@custom("unique_consecutive", planned=False)
 def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
     if dim is not None:
         return unique_dim_consecutive(self, dim, return_inverse, return_counts)
@@ -185,7 +194,7 @@ def _check_unique_dim(x: torch.Tensor, dim: int) -> None:
             raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
 
 
-@custom("unique_dim")
+@custom("unique_dim", planned=False)
 def unique_dim(self, dim, sorted=True, return_inverse=False, return_counts=False):
     dim = canonicalize_dim(self.dim(), dim)
     _check_unique_dim(self, dim)
@@ -201,7 +210,7 @@ def unique_dim(self, dim, sorted=True, return_inverse=False, return_counts=False
     return _unique_rows(self, dim, order, return_inverse, return_counts)
 
 
-@custom("unique_dim_consecutive")
+@custom("unique_dim_consecutive", planned=False)
 def unique_dim_consecutive(self, dim, return_inverse=False, return_counts=False):
     dim = canonicalize_dim(self.dim(), dim)
     _check_unique_dim(self, dim)

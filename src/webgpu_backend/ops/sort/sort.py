@@ -6,7 +6,7 @@ from torch._prims_common import canonicalize_dim
 from ... import dtypes
 from ... import tensor as T
 from ...kernels.layout import spread
-from ...kernels.sort import sort
+from ...kernels.sort import select, sort
 from ...kernels.text import by_index as indexed
 from ...plan import caps, launch, planned
 from ...program import Step
@@ -203,8 +203,21 @@ def topk(self, k, dim=-1, largest=True, sorted=True):
     sizes = blocks_of(x.shape, dim)
     if sizes[1] <= sort.SHORT and k <= sort.FEW:
         return take("take", x, sizes, chosen_pairs("topk", x, sizes, largest, k, sorted), k, shape, k)
+    if select.served(T.dtype_of(x), sizes, k, caps()):
+        return take("take", x, sizes, _selected_pairs(x, sizes, largest, k), k, shape, k)
     pairs, stride = sorted_pairs(x, sizes, largest, k)
     return take("take", x, sizes, pairs, stride, shape, k)
+
+
+def _selected_pairs(x: torch.Tensor, sizes, largest: bool, keep: int) -> torch.Tensor:
+    """The first `keep` of long rows of contiguous `x`, chosen and then sorted."""
+    rows, dtype = sizes[0], T.dtype_of(x)
+    counts = fill(T.empty((select.zeros(dtype, rows),), torch.int32), 0)
+    chosen, out = _pairs(rows * keep, 1), _pairs(rows * keep, 1)
+    launch(select.plan(dtype, sizes, keep, largest, x.storage_offset(), caps()), x, counts, chosen)
+    block = next(b for b in (64, 256, 1024) if keep <= b)
+    _pass("block", block, (chosen, None), out, 1, (rows, 1, keep, 1, 0, keep, keep, 0, 0))
+    return out
 
 
 def _reduced(x: torch.Tensor, dim: int, keepdim: bool) -> list[int]:
