@@ -3,10 +3,13 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from ..kernels.pointwise.elementwise import Spec
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +183,8 @@ def composed(*overloads: str) -> None:
     what they are composed of is planned together."""
     for name in overloads:
         base, _, overload = name.partition(".")
-        compose = getattr(getattr(torch.ops.aten, base), overload or "default").decompose
+        # By its key: `decompose` would take one written in Python, of which istft's has another result for a batch.
+        compose = partial(getattr(getattr(torch.ops.aten, base), overload or "default")._op_dk, _COMPOSITE)
         custom(name, gradient=compose)(compose)
 
 
