@@ -1,5 +1,6 @@
 """Reductions of aten: each a spec of the one mechanism in `kernels/reduce`."""
 
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -15,25 +16,6 @@ _UNSIGNED = {torch.uint8: 8, torch.uint16: 16, torch.uint32: 32, torch.uint64: 6
 MANY = 4096  # factors whose roundings add up to more than 1e-5
 _NONE = 0xFFFFFFFF  # no index yet
 
-SUM = Reduction(Spec("sum", "acc + a", "acc + o_acc"), 0)
-MEAN = Reduction(Spec("mean", "acc + a", "acc + o_acc", finish="acc / n"), float("nan"))
-PROD = Reduction(Spec("prod", "acc * a", "acc * o_acc", init=(1,)), 1)
-NANSUM = Reduction(Spec("nansum", "acc + where(isnan(a), 0, a)", "acc + o_acc"), 0)
-ANY = Reduction(Spec("any", "acc or bool(a)", "acc or o_acc", state=(("acc", "bool"),), results=(("out", "bool"),)), 0)
-ALL = Reduction(
-    Spec("all", "acc and bool(a)", "acc and o_acc", (1,), (("acc", "bool"),), results=(("out", "bool"),)), 1
-)
-COUNT = Reduction(
-    Spec(
-        "count_nonzero",
-        "acc + where(bool(a), 1, 0)",
-        "acc + o_acc",
-        state=(("acc", "u32"),),
-        finish="long(acc)",
-        results=(("out", "i64"),),
-    ),
-    0,
-)
 LOGSUMEXP = Reduction(
     Spec(
         "logsumexp",
@@ -59,104 +41,115 @@ def _integral(dtype: torch.dtype) -> bool:
     return not (dtype.is_floating_point or dtype.is_complex)
 
 
-def _dims(dim):
-    """As a plan's key: lists cannot be one."""
-    return dim if dim is None or dim.__class__ is int else tuple(dim)
+def _same(self: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    return dtype or self.dtype
+
+
+def _summed(self: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    """Integers add up to int64."""
+    return dtype or (torch.int64 if _integral(self.dtype) else self.dtype)
+
+
+_DIMENSIONS = {"int", "Optional[int]", "List[int]", "Optional[List[int]]"}
+
+
+def reduction(
+    aten: str,
+    spec: Spec,
+    empty,
+    result: Callable = _same,
+    compute: Callable = lambda self, out: out,
+    check: Callable = lambda self, out: None,
+    literal: bool = False,
+    **rest,
+) -> Reduction:
+    """An entry of the table: every functional overload of an aten reduction, whose `dim`, `keepdim` and `dtype` are
+    read from its schema.
+
+    `empty` is the result of reducing nothing. `result(self, dtype)` gives the result's dtype for the one asked for (or
+    None), `compute(self, result)` the one to compute in; `check(self, result)` raises torch's error for others.
+    `literal`: an empty list of dimensions means none of them rather than all.
+    """
+    run = Reduction(spec, empty)
+
+    def reducing(names: list[str]) -> Callable:
+        def reduce(self, *args, **kwargs):
+            given = dict(zip(names, args), **kwargs)
+            out, dim = result(self, given.get("dtype")), given.get("dim")
+            check(self, out)
+            if literal and dim is not None and dim.__class__ is not int and not dim:
+                self, dim = self.unsqueeze(0), 0
+            return run((self,), dim, given.get("keepdim", False), _need(compute(self, out)), (out,))[0]
+
+        return reduce
+
+    packet = getattr(torch.ops.aten, aten)
+    for name in packet.overloads():
+        first, *others = getattr(packet, name)._schema.arguments
+        kinds = {a.name: str(a.type) for a in others}
+        numbered = kinds.get("dim", "int") in _DIMENSIONS and set(kinds) <= {"dim", "keepdim", "dtype"}
+        if str(first.type) == "Tensor" and numbered:
+            custom(aten if name == "default" else f"{aten}.{name}", **rest)(reducing([*kinds]))
+    return run
 
 
 # -- sums and products
 
 
-@custom("sum", autocast="float32_result")
-def sum_all(self, *, dtype=None):
-    return sum_dim(self, None, dtype=dtype)
+def _check_mean(self: torch.Tensor, out: torch.dtype) -> None:
+    if _integral(out):
+        what = "Input dtype" if out == self.dtype else "Optional dtype"
+        raise RuntimeError(
+            f"mean(): could not infer output dtype. {what} must be either a floating point or complex dtype. "
+            f"Got: {dtype_name(out)}"
+        )
 
 
-@custom("sum.dim_IntList", autocast="float32_result")
-def sum_dim(self, dim, keepdim=False, *, dtype=None):
-    out = dtype or (torch.int64 if _integral(self.dtype) else self.dtype)
-    return SUM((self,), _dims(dim), keepdim, _need(out), (out,))[0]
+def _product_in(self: torch.Tensor, out: torch.dtype) -> torch.dtype:
+    """Every factor of a product adds a rounding, in whatever order: many take the wider type where there is one."""
+    return torch.float64 if out is torch.float32 and self.numel() > MANY and caps().f64 else out
+
+
+SUM = reduction("sum", Spec("sum", "acc + a", "acc + o_acc"), 0, _summed, autocast="float32_result")
+reduction("mean", Spec("mean", "acc + a", "acc + o_acc", finish="acc / n"), float("nan"), check=_check_mean)
+reduction("prod", Spec("prod", "acc * a", "acc * o_acc", (1,)), 1, _summed, _product_in, autocast="float32_result")
+NANSUM = Reduction(Spec("nansum", "acc + where(isnan(a), 0, a)", "acc + o_acc"), 0)
 
 
 @custom("nansum")
 def nansum(self, dim=None, keepdim=False, *, dtype=None):
     if self.is_complex():
         raise RuntimeError("nansum on CPU does not support complex inputs")
-    out = dtype or (torch.int64 if _integral(self.dtype) else self.dtype)
+    out = _summed(self, dtype)
     run = SUM if _integral(self.dtype) or _integral(out) else NANSUM
-    return run((self,), _dims(dim), keepdim, _need(out), (out,))[0]
-
-
-@custom("mean")
-def mean_all(self, *, dtype=None):
-    return mean_dim(self, None, dtype=dtype)
-
-
-@custom("mean.dim")
-def mean_dim(self, dim, keepdim=False, *, dtype=None):
-    out = dtype or self.dtype
-    if _integral(out):
-        what = "Optional dtype" if dtype else "Input dtype"
-        raise RuntimeError(
-            f"mean(): could not infer output dtype. {what} must be either a floating point or complex dtype. "
-            f"Got: {dtype_name(out)}"
-        )
-    return MEAN((self,), _dims(dim), keepdim, _need(out), (out,))[0]
-
-
-def _product_in(x: torch.Tensor, out: torch.dtype) -> torch.dtype:
-    """Every factor of a product adds a rounding, in whatever order: many take the wider type where there is one."""
-    return torch.float64 if out is torch.float32 and x.numel() > MANY and caps().f64 else _need(out)
-
-
-@custom("prod", autocast="float32_result")
-def prod_all(self, *, dtype=None):
-    out = dtype or (torch.int64 if _integral(self.dtype) else self.dtype)
-    return PROD((self,), None, False, _product_in(self, out), (out,))[0]
-
-
-@custom("prod.dim_int", autocast="float32_result")
-def prod_dim(self, dim, keepdim=False, *, dtype=None):
-    out = dtype or (torch.int64 if _integral(self.dtype) else self.dtype)
-    return PROD((self,), dim, keepdim, _product_in(self, out), (out,))[0]
+    return run((self,), dim, keepdim, _need(out), (out,))[0]
 
 
 # -- truth and counts
 
 
-def _truth(self) -> torch.dtype:
+def _truth(self: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
     """any and all of uint8 are uint8."""
     return torch.uint8 if self.dtype == torch.uint8 else torch.bool
 
 
-def _register_truth(name: str, run: Reduction) -> None:
-    @custom(name)
-    def whole(self):
-        return run((self,), None, False, _need(self.dtype), (_truth(self),))[0]
-
-    @custom(f"{name}.dim")
-    def by_dim(self, dim, keepdim=False):
-        return run((self,), dim, keepdim, _need(self.dtype), (_truth(self),))[0]
-
-    @custom(f"{name}.dims")
-    def by_dims(self, dim=None, keepdim=False):
-        if dim is not None and not dim:
-            return run((self.unsqueeze(0),), 0, False, _need(self.dtype), (_truth(self),))[0]
-        return run((self,), _dims(dim), keepdim, _need(self.dtype), (_truth(self),))[0]
+def _own(self: torch.Tensor, out: torch.dtype) -> torch.dtype:
+    return self.dtype
 
 
-_register_truth("any", ANY)
-_register_truth("all", ALL)
-
-
-@custom("count_nonzero.dim_IntList")
-def count_nonzero_dims(self, dim):
-    return COUNT((self,), _dims(dim), False, _need(self.dtype), (torch.int64,))[0]
-
-
-@custom("count_nonzero")
-def count_nonzero(self, dim=None):
-    return COUNT((self,), dim, False, _need(self.dtype), (torch.int64,))[0]
+_FLAG = {"state": (("acc", "bool"),), "results": (("out", "bool"),)}
+reduction("any", Spec("any", "acc or bool(a)", "acc or o_acc", **_FLAG), 0, _truth, _own, literal=True)
+reduction("all", Spec("all", "acc and bool(a)", "acc and o_acc", (1,), **_FLAG), 1, _truth, _own, literal=True)
+reduction(
+    "count_nonzero",
+    Spec(
+        "count_nonzero", "acc + where(bool(a), 1, 0)", "acc + o_acc", state=(("acc", "u32"),), finish="long(acc)",
+        results=(("out", "i64"),),
+    ),
+    0,
+    lambda self, dtype: torch.int64,
+    _own,
+)  # fmt: skip
 
 
 # -- extremes
@@ -251,8 +244,8 @@ def _register_extremes(kind: str) -> None:
     @custom(f"a{kind}")
     def values(self, dim=(), keepdim=False):
         compute = _ordered(self.dtype, f"a{kind}")
-        _refuse_empty(self, _dims(dim), f"a{kind}")
-        return _extreme(kind, compute)((self,), _dims(dim), keepdim, compute, (self.dtype,))[0]
+        _refuse_empty(self, dim, f"a{kind}")
+        return _extreme(kind, compute)((self,), dim, keepdim, compute, (self.dtype,))[0]
 
     @custom(kind)
     def whole(self):
@@ -394,8 +387,8 @@ def linalg_vector_norm(self, ord=2, dim=None, keepdim=False, *, dtype=None):
             )
     run = _NORMS.get(order)
     if run is not None:
-        return run((self,), _dims(dim), keepdim, _need(compute), (out,))[0]
-    return _NORM_P((self,), _dims(dim), keepdim, _need(compute), (out,), (order,))[0]
+        return run((self,), dim, keepdim, _need(compute), (out,))[0]
+    return _NORM_P((self,), dim, keepdim, _need(compute), (out,), (order,))[0]
 
 
 @custom("logsumexp", autocast="float32")
@@ -403,7 +396,7 @@ def logsumexp(self, dim, keepdim=False):
     if self.is_complex():
         raise Unsupported("webgpu: logsumexp of complex numbers")
     out = torch.get_default_dtype() if _integral(self.dtype) else self.dtype
-    return LOGSUMEXP((self,), _dims(dim), keepdim, _need(out), (out,))[0]
+    return LOGSUMEXP((self,), dim, keepdim, _need(out), (out,))[0]
 
 
 _NAMES = {
