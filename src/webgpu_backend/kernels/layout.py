@@ -5,6 +5,11 @@ from typing import NamedTuple
 from ..dtypes import DType
 from ..program import Caps
 
+# Threads of a workgroup, and groups of four elements that each thread has, unless a kernel says otherwise. A software
+# adapter pays per workgroup, a GPU wants many threads.
+WORKGROUP = {"gpu": 256, "cpu": 64}
+GROUPS = {"gpu": 1, "cpu": 4}
+
 
 class View(NamedTuple):
     """A tensor as kernels see it; sizes and strides in elements, outermost dimension first."""
@@ -66,9 +71,14 @@ def order_by(sizes, strides) -> list[int]:
     return sorted(range(len(sizes)), key=lambda d: (-strides[d], d) if sizes[d] > 1 else (0, d))
 
 
-def grid(threads: int, workgroup: int, caps: Caps) -> tuple[int, int, int]:
-    """Workgroups for a linear thread index `gid.x + gid.y * nwg.x * workgroup`."""
-    return spread(-(-threads // workgroup), caps)
+def grid(threads: int, caps: Caps, workgroup: int = 0) -> tuple[int, int, int]:
+    """Workgroups for a linear thread index `gid.x + gid.y * nwg.x * workgroup`; 0: of the usual size."""
+    return spread(-(-threads // (workgroup or WORKGROUP[caps.kind])), caps)
+
+
+def grid_of_fours(elements: int, caps: Caps) -> tuple[int, int, int]:
+    """Workgroups for kernels whose threads have the usual number of groups of four elements each."""
+    return grid(-(-elements // (4 * GROUPS[caps.kind])), caps)
 
 
 def spread(groups: int, caps: Caps) -> tuple[int, int, int]:

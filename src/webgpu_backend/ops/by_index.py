@@ -1,19 +1,17 @@
-"""Recording kernels of `kernels.indexed` over tensors, and asking torch's meta kernels what an operator returns."""
+"""Recording kernels of `text.by_index` over tensors, and asking torch's meta kernels what an operator returns."""
 
 import torch
 
 from .. import tensor as T
 from ..kernels.text.by_index import Kernel
 from ..plan import caps, launch
-from ..program import Step
 
 
 def run(kernel: Kernel, reads: tuple, writes: tuple, *values) -> None:
     """One dispatch over the elements of the first output; `values` follow `n` in the parameters."""
     n = writes[0].numel()
     if n:
-        params = kernel.pack.pack(n, *values, *[t.storage_offset() for t in reads])
-        launch(Step(kernel.program, params, kernel.grid(n, caps())), *reads, *writes)
+        launch(kernel.step(caps(), n, *values, *[t.storage_offset() for t in reads]), *reads, *writes)
 
 
 def meta_results(op, *args, **kwargs) -> tuple[T.Meta, ...]:

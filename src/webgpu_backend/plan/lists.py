@@ -3,11 +3,11 @@
 import torch
 
 from .. import tensor as T
-from ..kernels.lists import elementwise as kernel
+from ..kernels.lists import elementwise
 from ..kernels.lists.elementwise import Operand
 from ..kernels.pointwise.elementwise import Spec
 from ..kernels.text.numbers import PACKERS
-from ..program import Plan, Step
+from ..program import Plan
 from . import run
 from .cache import cache
 from .launch import caps
@@ -186,7 +186,7 @@ class Lists:
         counts = [s.numel() for s in shapes]
         if 5 * max(counts) > c.max_binding:  # of four bytes, and a block may be an eighth larger
             return None
-        limit = kernel.slots_of(operands, self.written.count(None), len(spec.scalars), c)
+        limit = elementwise.slots_of(operands, self.written.count(None), len(spec.scalars), c)
         if limit < 1:
             return None
         lists = [i for i, (kind, _) in enumerate(kinds) if kind in ("t", "e")]
@@ -197,11 +197,10 @@ class Lists:
         shared = tuple(range(given, given + common))
         steps, at = [], 0
         while at < rows:
-            slots = kernel.share(counts[at:], limit, c)
-            params, grid = kernel.params(counts[at : at + slots], c)
+            slots = elementwise.share(counts[at:], limit, c)
             bound = tuple([first + k for k in range(at, at + slots) for first in starts])
-            program = kernel.program(spec, operands, outputs, slots, c)
-            steps.append(Step(program, params, grid, (*bound, *shared), meaning=slots))
+            some = counts[at : at + slots]
+            steps.append(elementwise.plan(spec, operands, outputs, some, (*bound, *shared), c))
             at += slots
         plan = Plan(tuple(steps))
         plan.outputs = tuple([T.meta(s, None, kinds[0][1]) for s in shapes]) * new

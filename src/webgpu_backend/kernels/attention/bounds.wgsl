@@ -1,14 +1,4 @@
-struct P {
-{% for field in fields %}
-    {{ field }}: u32,
-{% endfor %}
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
-{% for line in widen %}
-{{ line }}
-{% endfor %}
+{% include "text/interface.wgsl" %}
 var<workgroup> norms: array<vec2<f32>, 256>;
 var<workgroup> tops: array<atomic<u32>, 5>;
 

@@ -1,19 +1,4 @@
-struct P {
-    rows: u32,
-    l: u32,
-    heads: u32,
-    v4: u32,
-    g_o: u32,
-    g_b: u32,
-    g_h: u32,
-    g_r: u32,
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
-{% for line in widen %}
-{{ line }}
-{% endfor %}
+{% include "text/interface.wgsl" %}
 
 // The sum of grad * out over each row, behind the rows' log-sum-exps.
 @compute @workgroup_size(64)

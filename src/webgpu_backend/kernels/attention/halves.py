@@ -11,10 +11,10 @@ from struct import pack
 from ...dtypes import DType
 from ...program import Caps, Program, Step
 from ..layout import spread
-from ..matmul.matmul import _read4, _widen
 from ..text import elements
-from ..text.render import render
-from .single import LOG2E, Mask, Shape, Strides, Tile, access_of, interface, mask_kind
+from ..text.numbers import packed
+from ..text.render import render_program
+from .single import LOG2E, Mask, Shape, Strides, Tile, interface, mask_kind
 
 # The tuning table: by kernel and largest head. Tiles walk over 64 rows, and own a divisor of 64.
 TILES = {
@@ -65,7 +65,7 @@ def _shuffles(tile: Tile, caps: Caps) -> bool:
     return caps.lanes >= 2 * tile.cols // tile.tn
 
 
-def step(
+def plan(
     mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
     caps: Caps, fused: bool = False,
 ) -> Step:  # fmt: skip
@@ -80,7 +80,7 @@ def step(
     names = "qkv" if mode == "forward" else "qkvg"
     words += [*_places(names, operands), *(mask[1:] if mask else ())]
     limit = min(LARGEST / scale, 32768.0)
-    params = pack(f"<{len(words)}I3f", *words, scale, scale * LOG2E, limit * limit)
+    params = packed(words) + pack("<3f", scale, scale * LOG2E, limit * limit)
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
     found = mask.dtype if mask else None
     program = _program(mode, dtype, found, causal, tile, *_slices(tile, shape), whole, fused, caps)
@@ -91,7 +91,7 @@ def _places(names: str, operands: dict[str, Strides]) -> list[int]:
     return [word for name in names for word in operands[name].words()]
 
 
-def bounds(names: str, shape: Shape, dtype: DType, operands: dict[str, Strides], caps: Caps) -> tuple[Step, int]:
+def plan_bounds(names: str, shape: Shape, dtype: DType, operands: dict[str, Strides], caps: Caps) -> tuple[Step, int]:
     """The bounds of the operands' sizes, tile by tile, and how many tiles there are. Bindings: the operands called
     `names`, for gradients the rows' statistics, the bounds."""
     k_blocks, q_blocks = -(-shape.s // 64), -(-shape.l // 64)
@@ -99,7 +99,7 @@ def bounds(names: str, shape: Shape, dtype: DType, operands: dict[str, Strides],
     tiles = k_total + q_blocks * shape.batch * shape.heads
     words = [tiles, k_total, k_blocks, q_blocks, shape.heads, shape.shared, shape.l, shape.s]
     words += [shape.e // 4, shape.v // 4, shape.batch * shape.heads * shape.l, *_places(names, operands)]
-    return Step(_bounds_program(dtype, names, caps), pack(f"<{len(words)}I", *words), spread(tiles, caps)), tiles
+    return Step(_bounds_program(dtype, names, caps), packed(words), spread(tiles, caps)), tiles
 
 
 @cache
@@ -117,34 +117,33 @@ def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, fused, 
 
     def narrow4(x, at, factor):
         if wide:
-            return f"vec4<f16>({_read4(dtype, f'{x}_in', at, caps)} * {factor})"
+            return f"vec4<f16>({elements.widened(dtype, f'{x}_in[{at}]', caps)} * {factor})"
         return f"{x}_in[{at}]" if mode == "forward" else f"{x}_in[{at}] * f16({factor})"
 
-    wgsl = render(
-        "attention/halves.wgsl" if mode == "forward" else "attention/halves_backward.wgsl", caps,
-        fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal, packed=False,
-        lanes=True, dropout=False, fused=fused,
-        shuffle=_shuffles(tile, caps), wide=wide, whole=dict(zip(("p.e4", "p.v4"), whole)),
-        e_slices=e_slices, v_slices=v_slices, mask=mask_kind(mask), narrow4=narrow4,
-        read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
-        write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
-    )  # fmt: skip
     tags = ("q" if fused else "") + (mask.short if mask else "") + ("c" if causal else "")
     tags += f"{e_slices}x{v_slices}{'' if all(whole) else 'u'}"
-    return Program(f"attention_half_{mode}_{dtype.short}_{tags}", wgsl, access_of(bindings), 4 * len(fields))
+    return render_program(
+        f"attention_half_{mode}_{dtype.short}_{tags}",
+        "attention/halves.wgsl" if mode == "forward" else "attention/halves_backward.wgsl", fields, bindings, caps,
+        declarations=elements.wideners((dtype,), caps), mode=mode, t=tile, causal=causal, packed=False, lanes=True,
+        dropout=False, fused=fused, shuffle=_shuffles(tile, caps), wide=wide,
+        whole=dict(zip(("p.e4", "p.v4"), whole)), e_slices=e_slices, v_slices=v_slices, mask=mask_kind(mask),
+        narrow4=narrow4, read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
+        write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
+    )  # fmt: skip
 
 
 @cache
 def _bounds_program(dtype: DType, names: str, caps: Caps) -> Program:
     """Bindings: the operands, then for the backward pass the rows' statistics, and the bounds."""
     fields = ["total", "k_total", "k_blocks", "q_blocks", "heads", "shared_heads", "l", "s", "e4", "v4", "rows_total"]
-    fields += [f"{name}_{part}" for name in names for part in "obhr"]
     bindings = [(f"{name}_in", "read", elements.array_type(dtype, "v", caps)) for name in names]
     if "g" in names:
         bindings.append(("stats", "read", "array<f32>"))
     bindings.append(("bounds", "read_write", "array<f32>"))
-    wgsl = render(
-        "attention/bounds.wgsl", caps, fields=fields, bindings=bindings, widen=_widen((dtype,), caps),
-        backward="g" in names, read4=lambda x, at: _read4(dtype, f"{x}_in", at, caps),
+    return render_program(
+        f"attention_bounds_{dtype.short}{names}", "attention/bounds.wgsl",
+        [*fields, *(f"{name}_{part}" for name in names for part in "obhr")], bindings, caps,
+        declarations=elements.wideners((dtype,), caps), backward="g" in names,
+        read4=lambda x, at: elements.widened(dtype, f"{x}_in[{at}]", caps),
     )  # fmt: skip
-    return Program(f"attention_bounds_{dtype.short}{names}", wgsl, access_of(bindings), 4 * len(fields))

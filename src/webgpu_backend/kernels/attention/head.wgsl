@@ -1,7 +1,4 @@
 {% include "text/interface.wgsl" %}
-{% for line in widen %}
-{{ line }}
-{% endfor %}
 // Masked scores lie far below the lowest maximum of a row, so that their weight is exactly zero and never NaN.
 const NEVER = -3.0e38;
 const LOWEST = -1.0e38;

@@ -1,12 +1,4 @@
-struct P {
-    rows: u32,
-    v4: u32,
-    splits: u32,
-}
-@group(0) @binding(0) var<storage, read> part_stats: array<vec2<f32>>;
-@group(0) @binding(1) var<storage, read> part_out: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> stats: array<f32>;
-@group(0) @binding(3) var<storage, read_write> out: {{ vector }};
+{% include "text/interface.wgsl" %}
 
 // The parts of each row, every one with its own maximum and sum, brought to one maximum and added up.
 @compute @workgroup_size(64)

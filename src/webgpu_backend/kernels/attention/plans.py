@@ -3,31 +3,30 @@
 from ...dtypes import DType
 from ...program import Caps, Plan, Step
 from ..matmul.product import numbered
-from . import halves as half
-from . import single
+from . import halves, single
 from .single import FEW, Mask, Shape, Strides
 
 FORWARD = ("q", "k", "v", "mask", "lse", "out")
 BACKWARD = ("q", "k", "v", "g", "mask", "out", "lse", "dq", "dk", "dv")
 
 
-def forward(
+def plan_forward(
     shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
     dropout: float, caps: Caps,
 ) -> Plan:  # fmt: skip
     """Over q, k, v, the mask (if there is one), the rows' log-sum-exps and the output."""
     inputs = ("q", "k", "v") if mask is None else ("q", "k", "v", "mask")
     few = shape.l * (shape.heads // shape.shared) <= FEW
-    if not few and not dropout and half.fits("forward", shape, dtype, scale, caps):
-        first, tiles = half.bounds("qkv", shape, dtype, operands, caps)
-        step = half.step("forward", shape, dtype, operands, mask, causal, scale, caps)
+    if not few and not dropout and halves.fits("forward", shape, dtype, scale, caps):
+        first, tiles = halves.plan_bounds("qkv", shape, dtype, operands, caps)
+        step = halves.plan("forward", shape, dtype, operands, mask, causal, scale, caps)
         steps = (_named(first, "q", "k", "v", "sizes"), _named(step, *inputs, "sizes", "lse", "out"))
         return numbered(Plan(steps, {"sizes": 32 * tiles}), FORWARD)
-    step, splits = single.step("forward", shape, dtype, operands, mask, causal, scale, caps, dropout)
+    step, splits = single.plan("forward", shape, dtype, operands, mask, causal, scale, caps, dropout)
     if splits == 1:
         return numbered(Plan((_named(step, *inputs, "lse", "out"),), {}), FORWARD)
     rows = shape.batch * shape.heads * shape.l
-    join = _named(single.merge(shape, dtype, splits, caps), "stats", "parts", "lse", "out")
+    join = _named(single.plan_merge(shape, dtype, splits, caps), "stats", "parts", "lse", "out")
     scratch = {"stats": 8 * rows * splits, "parts": 4 * rows * splits * shape.v}
     return numbered(Plan((_named(step, *inputs, "stats", "parts"), join), scratch), FORWARD)
 
@@ -36,32 +35,32 @@ def fuses(shape: Shape, dtype: DType, scale: float, caps: Caps) -> bool:
     """Whether one kernel finds all gradients."""
     if 4 * shape.batch * shape.heads * shape.l * shape.e > caps.max_binding:
         return False
-    return (half if half.fits("keys", shape, dtype, scale, caps) else single).fuses(shape, caps)
+    return (halves if halves.fits("keys", shape, dtype, scale, caps) else single).fuses(shape, caps)
 
 
-def backward(
+def plan_backward(
     shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
     dropout: float, wanted: tuple[bool, bool], fused: bool, caps: Caps,
 ) -> Plan:  # fmt: skip
     """Over q, k, v, the gradient, the mask (if there is one), the output, the log-sum-exps and the gradients, of which
     `wanted` says whether dq, and dk with dv, are. `fused`: one kernel, which adds to dq: float32, and zero before."""
     inputs = ("q", "k", "v", "g") if mask is None else ("q", "k", "v", "g", "mask")
-    steps = [_named(single.delta(shape, dtype, operands["g"], caps), "g", "out", "lse", "stats")]
+    steps = [_named(single.plan_delta(shape, dtype, operands["g"], caps), "g", "out", "lse", "stats")]
     scratch = {"stats": 8 * shape.batch * shape.heads * shape.l}
     modes = [("keys", ("dk", "dv", "dq"))] if fused else []
     if not fused:
         modes += [("queries", ("dq",))] if wanted[0] else []
         modes += [("keys", ("dk", "dv"))] if wanted[1] else []
     for mode, outputs in modes:
-        if not dropout and half.fits(mode, shape, dtype, scale, caps):
+        if not dropout and halves.fits(mode, shape, dtype, scale, caps):
             if "sizes" not in scratch:
-                first, tiles = half.bounds("qkvg", shape, dtype, operands, caps)
+                first, tiles = halves.plan_bounds("qkvg", shape, dtype, operands, caps)
                 steps.append(_named(first, "q", "k", "v", "g", "stats", "sizes"))
                 scratch["sizes"] = 32 * tiles
-            step = half.step(mode, shape, dtype, operands, mask, causal, scale, caps, fused)
+            step = halves.plan(mode, shape, dtype, operands, mask, causal, scale, caps, fused)
             steps.append(_named(step, *inputs, "sizes", "stats", *outputs))
         else:
-            step, _ = single.step(mode, shape, dtype, operands, mask, causal, scale, caps, dropout, fused)
+            step, _ = single.plan(mode, shape, dtype, operands, mask, causal, scale, caps, dropout, fused)
             steps.append(_named(step, *inputs, "stats", *outputs))
     return numbered(Plan(tuple(steps), scratch), BACKWARD)
 

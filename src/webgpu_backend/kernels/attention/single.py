@@ -11,9 +11,9 @@ from typing import NamedTuple
 from ...dtypes import DType
 from ...program import Caps, Program, Step
 from ..layout import grid, spread
-from ..matmul.matmul import _read4, _widen
 from ..text import elements
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import Binding, render_program
 
 
 class Tile(NamedTuple):
@@ -80,7 +80,7 @@ class Mask(NamedTuple):
 
 LOG2E = 1.4426950408889634
 # What a weight is dropped by: Philox' key and counter, the words below which it is, and what the others are times.
-DROPOUT = ["seed_x: u32", "seed_y: u32", "draw_x: u32", "draw_y: u32", "dropped: u32", "rest: f32"]
+DROPOUT = ["seed_x", "seed_y", "draw_x", "draw_y", "dropped", "rest: f32"]
 
 
 class Shape(NamedTuple):
@@ -107,7 +107,7 @@ def fuses(shape: Shape, caps: Caps) -> bool:
     return fits and caps.f32_atomic and caps.kind == "gpu" and max(shape.e, shape.v) <= 64
 
 
-def step(
+def plan(
     mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
     caps: Caps, dropout: float = 0.0, fused: bool = False,
 ) -> tuple[Step, int]:  # fmt: skip
@@ -115,10 +115,10 @@ def step(
     kernel of dk and dv adds to dq as well."""
     ratio = shape.heads // shape.shared
     rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
-    packed = mode == "forward" and shape.l * ratio <= FEW
-    if packed:
+    few = mode == "forward" and shape.l * ratio <= FEW
+    if few:
         rows, heads = shape.l * ratio, shape.shared
-    tile = tile_of("few" if packed else "dropped" if dropout and mode == "keys" else "all" if fused else mode, caps)
+    tile = tile_of("few" if few else "dropped" if dropout and mode == "keys" else "all" if fused else mode, caps)
     blocks = -(-rows // tile.rows)
     splits, chunk = 1, shape.s
     if mode == "forward":
@@ -129,40 +129,37 @@ def step(
     sequences = shape.batch * heads * splits
     total = blocks * sequences
     rows_total = shape.batch * shape.heads * shape.l
-    words = [rows if packed else shape.l, shape.l, shape.s, shape.e // 4, shape.v // 4, heads, ratio, blocks, sequences]
+    words = [rows if few else shape.l, shape.l, shape.s, shape.e // 4, shape.v // 4, heads, ratio, blocks, sequences]
     words += [total, rows_total, splits, chunk]
     for name in ("q", "k", "v") if mode == "forward" else ("q", "k", "v", "g"):
         words += operands[name].words()
     if mask:
         words += mask[1:]
-    params = pack(f"<{len(words)}I2f", *words, scale, scale * LOG2E)
+    params = packed(words) + pack("<2f", scale, scale * LOG2E)
     wide = [-(-x // tile.slice) * (tile.slice // 4 * tile.tn // tile.cols) for x in (shape.e, shape.v)]
     found = mask.dtype if mask else None
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
-    program = _program(mode, dtype, found, causal, tile, *wide, whole, packed, splits > 1, dropout > 0, fused, caps)
+    program = _program(mode, dtype, found, causal, tile, *wide, whole, few, splits > 1, dropout > 0, fused, caps)
     draw = None
     if dropout:
         rest = 1.0 / (1.0 - dropout) if dropout < 1.0 else 0.0
-        draw, params = len(params), params + bytes(16) + pack("<If", min(round(dropout * 2**32), 2**32 - 1), rest)
+        dropped = min(round(dropout * 2**32), 2**32 - 1)
+        draw, params = len(params), params + bytes(16) + pack("<If", dropped, rest)
     return Step(program, params, spread(total, caps), draw=draw), splits
 
 
-def merge(shape: Shape, dtype: DType, splits: int, caps: Caps) -> Step:
+def plan_merge(shape: Shape, dtype: DType, splits: int, caps: Caps) -> Step:
     """Joins the parts of the keys. Bindings: the parts' statistics and sums, the rows' log-sum-exps, the output."""
     rows = shape.batch * shape.heads * shape.l
-    params = pack("<3I", rows, shape.v // 4, splits)
-    return Step(_merge_program(dtype, caps), params, grid(rows * shape.v // 4, 64, caps))
+    params = packed([rows, shape.v // 4, splits])
+    return Step(_merge_program(dtype, caps), params, grid(rows * shape.v // 4, caps, 64))
 
 
 def mask_kind(mask: DType | None) -> str:
     return "" if mask is None else "bool" if mask.name == "bool" else "add"
 
 
-def access_of(bindings) -> str:
-    return "".join("r" if access == "read" else "w" for _, access, _ in bindings)
-
-
-def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps):
+def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps) -> tuple[list[str], list[Binding]]:
     """Parameter fields, and bindings without the outputs."""
     fields = ["l", "n", "s", "e4", "v4", "heads", "ratio", "blocks", "sequences", "total", "rows_total"]
     fields += ["splits", "chunk"]
@@ -171,7 +168,7 @@ def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps):
         fields += [f"{name}_{part}" for part in "obhr"]
     if mask:
         fields += [f"mask_{part}" for part in "obhrc"]
-    fields = [f"{f}: u32" for f in fields] + ["scale: f32", "factor: f32"]
+    fields += ["scale: f32", "factor: f32"]
     bindings = [(f"{name}_in", "read", elements.array_type(dtype, "v", caps)) for name in inputs]
     if mask:
         bindings.append(("mask_in", "read", elements.array_type(mask, "e", caps)))
@@ -180,7 +177,7 @@ def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps):
 
 
 @cache
-def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, packed, split, dropout, fused, caps) -> Program:
+def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, few, split, dropout, fused, caps) -> Program:
     fields, bindings = interface(mode, dtype, mask, caps)
     fields += DROPOUT if dropout else []
     vector = elements.array_type(dtype, "v", caps)
@@ -188,46 +185,50 @@ def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, packed, spl
     bindings += [(name, "read_write", "array<vec4<f32>>" if split else vector) for name in outputs]
     if fused:
         bindings.append(("dq", "read_write", "array<atomic<f32>>"))
-    wgsl = render(
-        "attention/single.wgsl", caps,
-        fields=fields, bindings=bindings, widen=_widen((dtype,), caps), mode=mode, t=tile, causal=causal,
-        lanes=caps.kind == "gpu", e_wide=e_wide, v_wide=v_wide, packed=packed, split=split, dropout=dropout,
+    flags = {"q": fused, "c": causal, "p": few, "s": split, "d": dropout}
+    tags = (mask.short if mask else "") + "".join(letter for letter, given in flags.items() if given)
+    return render_program(
+        f"attention_{mode}_{dtype.short}_{tags}{e_wide}x{v_wide}{'' if all(whole) else 'u'}", "attention/single.wgsl",
+        fields, bindings, caps, declarations=elements.wideners((dtype,), caps), mode=mode, t=tile, causal=causal,
+        lanes=caps.kind == "gpu", e_wide=e_wide, v_wide=v_wide, packed=few, split=split, dropout=dropout,
         fused=fused, mask=mask_kind(mask), whole=dict(zip(("p.e4", "p.v4"), whole)),
-        read4=lambda x, at: _read4(dtype, f"{x}_in", at, caps),
+        read4=lambda x, at: elements.widened(dtype, f"{x}_in[{at}]", caps),
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
     )  # fmt: skip
-    flags = {"q": fused, "c": causal, "p": packed, "s": split, "d": dropout}
-    tags = (mask.short if mask else "") + "".join(letter for letter, given in flags.items() if given)
-    return Program(
-        f"attention_{mode}_{dtype.short}_{tags}{e_wide}x{v_wide}{'' if all(whole) else 'u'}",
-        wgsl,
-        access_of(bindings),
-        4 * len(fields),
-    )
 
 
 @cache
 def _merge_program(dtype: DType, caps: Caps) -> Program:
-    lanes = " ".join(elements.write4(dtype, "out", "i", ["r.x", "r.y", "r.z", "r.w"], caps))
-    wgsl = render("attention/merge.wgsl", caps, vector=elements.array_type(dtype, "v", caps), write4=lanes)
-    return Program(f"attention_merge_{dtype.short}", wgsl, "rrww", 12)
+    bindings = [
+        ("part_stats", "read", "array<vec2<f32>>"),
+        ("part_out", "read", "array<vec4<f32>>"),
+        ("stats", "read_write", "array<f32>"),
+        ("out", "read_write", elements.array_type(dtype, "v", caps)),
+    ]
+    return render_program(
+        f"attention_merge_{dtype.short}", "attention/merge.wgsl", ["rows", "v4", "splits"], bindings, caps,
+        write4=" ".join(elements.write4(dtype, "out", "i", ["r.x", "r.y", "r.z", "r.w"], caps)),
+    )  # fmt: skip
 
 
-def delta(shape: Shape, dtype: DType, grad: Strides, caps: Caps) -> Step:
+def plan_delta(shape: Shape, dtype: DType, grad: Strides, caps: Caps) -> Step:
     """Bindings: g, o, lse, stats."""
     rows = shape.batch * shape.heads * shape.l
-    params = pack("<8I", rows, shape.l, shape.heads, shape.v // 4, *grad.words())
+    params = packed([rows, shape.l, shape.heads, shape.v // 4, *grad.words()])
     return Step(_delta_program(dtype, caps), params, spread(-(-rows // 64), caps))
 
 
 @cache
 def _delta_program(dtype: DType, caps: Caps) -> Program:
     vector = elements.array_type(dtype, "v", caps)
-    bindings = [("g_in", "read", vector), ("o_in", "read", vector), ("lse", "read", "array<f32>"),
-                ("stats", "read_write", "array<f32>")]  # fmt: skip
-    wgsl = render(
-        "attention/delta.wgsl", caps, bindings=bindings, widen=_widen((dtype,), caps),
-        read4=lambda x, at: _read4(dtype, f"{x}_in", at, caps),
+    bindings = [
+        ("g_in", "read", vector), ("o_in", "read", vector), ("lse", "read", "array<f32>"),
+        ("stats", "read_write", "array<f32>"),
+    ]  # fmt: skip
+    return render_program(
+        f"attention_delta_{dtype.short}", "attention/delta.wgsl",
+        ["rows", "l", "heads", "v4", "g_o", "g_b", "g_h", "g_r"], bindings, caps,
+        declarations=elements.wideners((dtype,), caps),
+        read4=lambda x, at: elements.widened(dtype, f"{x}_in[{at}]", caps),
     )  # fmt: skip
-    return Program(f"attention_delta_{dtype.short}", wgsl, "rrrw", 32)

@@ -7,16 +7,16 @@ and sums over taps (the forward pass and the image's gradient), "weight" the oth
 
 from dataclasses import dataclass
 from functools import cache
-from struct import pack
 from typing import NamedTuple
 
 from ...dtypes import FLOAT32, DType
 from ...program import Caps, Plan, Program, Step
 from ..layout import spread
-from ..matmul.product import BUFFERS, Matrix, numbered, read4, widen
+from ..matmul.product import BUFFERS, Matrix, numbered
 from ..matmul.tiles import Tile, tuning
 from ..text import elements
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import render_program
 
 
 class Row(NamedTuple):
@@ -105,10 +105,10 @@ def plan(q: Convolution, caps: Caps) -> Plan:
         words += [bias.offset, bias.row]
         bindings.append("c")
     bindings.append("part" if splits > 1 else "out")
-    steps = [Step(program, pack(f"<{len(words)}I", *words), spread(total, caps), tuple(bindings))]
+    steps = [Step(program, packed(words), spread(total, caps), tuple(bindings))]
     if splits == 1:
         return numbered(Plan(tuple(steps), {}), TABLED)
-    steps.append(finish(q.out.dtype, q.bias, count, splits, q.places, q.groups * q.m, caps))
+    steps.append(plan_finish(q.out.dtype, q.bias, count, splits, q.places, q.groups * q.m, caps))
     return numbered(Plan(tuple(steps), {"part": 4 * splits * count}), TABLED)
 
 
@@ -197,30 +197,27 @@ def _program(
         bindings.append(("c_in", "read", elements.array_type(dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out, store, caps)))
     a_pad, b_pad = _pads(mode, a_class, b_class)
-    wgsl = render(
-        "conv/by_tables.wgsl", caps,
-        fields=[f"{f}: u32" for f in fields], bindings=bindings, widen=widen((dtype,), caps), t=tile, mode=mode,
-        a_class=a_class, b_class=b_class, store=store, bias=bias, scattered=scattered, a_pad=a_pad, b_pad=b_pad,
-        read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
-        read4=lambda x, at: read4(dtype, f"{x}_in", at, caps),
+    return render_program(
+        f"conv_{mode}_{tile.bm}x{tile.bn}_{dtype.short}{a_class}{b_class}_{out.short}{store}{'_bias' if bias else ''}",
+        "conv/by_tables.wgsl", fields, bindings, caps, declarations=elements.wideners((dtype,), caps), t=tile,
+        mode=mode, a_class=a_class, b_class=b_class, store=store, bias=bias, scattered=scattered, a_pad=a_pad,
+        b_pad=b_pad, read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
+        read4=lambda x, at: elements.widened(dtype, f"{x}_in[{at}]", caps),
         write=lambda at, value: elements.write(out, "out", at, value, caps),
         write4=lambda at, lanes: " ".join(elements.write4(out, "out", at, lanes, caps)),
     )  # fmt: skip
-    access = "".join("r" if x == "read" else "w" for _, x, _ in bindings)
-    name = (
-        f"conv_{mode}_{tile.bm}x{tile.bn}_{dtype.short}{a_class}{b_class}_{out.short}{store}{'_bias' if bias else ''}"
-    )
-    return Program(name, wgsl, access, 4 * len(fields))
 
 
-def finish(dtype: DType, bias: Matrix | None, count: int, splits: int, places: int, channels: int, caps: Caps) -> Step:
+def plan_finish(
+    dtype: DType, bias: Matrix | None, count: int, splits: int, places: int, channels: int, caps: Caps
+) -> Step:
     """The sum of `splits` parts of `count` elements each, with a bias for each channel of `places` elements."""
     program = _finish_program(dtype, bias is not None, count % 4 == 0, caps)
     words = [count, splits, places, channels]
     if bias is not None:
         words += [bias.offset, bias.row]
     bindings = ("part", "c", "out") if bias is not None else ("part", "out")
-    return Step(program, pack(f"<{len(words)}I", *words), spread(-(-count // 256), caps), bindings)
+    return Step(program, packed(words), spread(-(-count // 256), caps), bindings)
 
 
 @cache
@@ -230,11 +227,8 @@ def _finish_program(out: DType, bias: bool, vector: bool, caps: Caps) -> Program
     if bias:
         bindings.append(("c_in", "read", elements.array_type(out, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out, "v", caps)))
-    wgsl = render(
-        "conv/finish.wgsl", caps,
-        fields=[f"{f}: u32" for f in fields], bindings=bindings, bias=bias, vector=vector,
-        read=lambda at: elements.read(out, "c_in", at, caps),
+    return render_program(
+        f"conv_finish_{out.short}{'_bias' if bias else ''}", "conv/finish.wgsl", fields, bindings, caps, bias=bias,
+        vector=vector, read=lambda at: elements.read(out, "c_in", at, caps),
         write4=" ".join(elements.write4(out, "out", "g", ["v.x", "v.y", "v.z", "v.w"], caps)),
     )  # fmt: skip
-    access = "".join("r" if x == "read" else "w" for _, x, _ in bindings)
-    return Program(f"conv_finish_{out.short}{'_bias' if bias else ''}", wgsl, access, 4 * len(fields))

@@ -3,9 +3,6 @@
 // Classes of the image: g as said; of a single tap, which all positions meet: q where they are listed, p where they are
 // neighbours, v where four are read at once.
 {% include "text/interface.wgsl" %}
-{% for line in widen %}
-{{ line }}
-{% endfor %}
 {% set xyzw = "xyzw" %}
 {% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
 {% set threads = nty * ntx %}

@@ -5,7 +5,6 @@ output (the image's gradient), u is t where it moves by one.
 """
 
 from functools import cache
-from struct import pack
 from typing import NamedTuple
 
 from ...dtypes import DType
@@ -13,7 +12,8 @@ from ...program import Caps, Plan, Program, Step
 from ..layout import grid
 from ..matmul.product import Matrix, numbered
 from ..text import elements
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import render_program
 
 ROWS = 4  # outputs a thread has
 
@@ -53,7 +53,7 @@ def plan(q: Depthwise, kind: str, weight: Matrix, bias: Matrix | None, dtype: DT
         words += [bias.offset, bias.row]
     program = _program(kind, rows, dtype, bias is not None, caps)
     bindings = ("a", "b", "c", "out") if bias is not None else ("a", "b", "out")
-    step = Step(program, pack(f"<{len(words)}I", *words), grid(total, 64, caps), bindings)
+    step = Step(program, packed(words), grid(total, caps, 64), bindings)
     return numbered(Plan((step,), {}))
 
 
@@ -62,11 +62,8 @@ def _program(kind: str, rows: int, dtype: DType, bias: bool, caps: Caps) -> Prog
     fields = ["total", "bands", *_FIELDS, "w_o"] + (["c_o", "c_s"] if bias else [])
     bindings = [(f"{name}_in", "read", elements.array_type(dtype, "e", caps)) for name in ("wxc" if bias else "wx")]
     bindings.append(("out", "read_write", elements.array_type(dtype, elements.element_mode(dtype, caps, True), caps)))
-    wgsl = render(
-        "conv/depthwise.wgsl", caps,
-        fields=[f"{f}: u32" for f in fields], bindings=bindings, kind=kind, rows=rows, bias=bias,
-        read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
+    return render_program(
+        f"conv_depthwise_{kind}{rows}_{dtype.short}{'_bias' if bias else ''}", "conv/depthwise.wgsl", fields, bindings,
+        caps, kind=kind, rows=rows, bias=bias, read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
         write=lambda at, value: elements.write(dtype, "out", at, value, caps),
     )  # fmt: skip
-    access = "r" * (len(bindings) - 1) + "w"
-    return Program(f"conv_depthwise_{kind}{rows}_{dtype.short}{'_bias' if bias else ''}", wgsl, access, 4 * len(fields))

@@ -6,7 +6,6 @@ outputs are the s * s * s phases of the result, each with every s-th tap.
 """
 
 from functools import cache
-from struct import pack
 from typing import NamedTuple
 
 from ...dtypes import FLOAT32, DType
@@ -15,8 +14,9 @@ from ..layout import grid, numel, spread
 from ..matmul.product import Matrix, numbered
 from ..matmul.tiles import tuning
 from ..text import elements
-from ..text.render import render
-from .by_tables import finish
+from ..text.numbers import packed
+from ..text.render import render_program
+from .by_tables import plan_finish
 
 MOST = 8  # outputs of a group
 THREADS = 64
@@ -79,27 +79,11 @@ class Few(NamedTuple):
         return tuple((n - 1 + p) // s - p // s + 1 for n, p, s in zip(self.out, self.padding, self.step))
 
 
+_AXES = ("x", "pos", "step", "first", "taps", "tap", "win", "by", "out", "origin")
 _FIELDS = [
-    "total",
-    "blocks",
-    "tiles",
-    "splits",
-    "chunk",
-    "channels",
-    "n",
-    "x_o",
-    "xs_n",
-    "xs_c",
-    "xs_d",
-    "xs_h",
-    "xs_w",
-]
-_FIELDS += [
-    f"{name}_{axis}"
-    for name in ("x", "pos", "step", "first", "taps", "tap", "win", "by", "out", "origin")
-    for axis in "dhw"
-]
-_FIELDS += ["o_n", "o_s"]
+    "total", "blocks", "tiles", "splits", "chunk", "channels", "n", "x_o", "xs_n", "xs_c", "xs_d", "xs_h", "xs_w",
+    *(f"{name}_{axis}" for name in _AXES for axis in "dhw"), "o_n", "o_s",
+]  # fmt: skip
 
 
 def served(moved: bool, step, dilation) -> bool:
@@ -149,11 +133,10 @@ def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps) -> Plan:
     out = dtype if splits == 1 else FLOAT32
     program = _program(q.rows, q.parts, each, dtype, out, own is not None, STAGE, some, UNROLL, THREADS, caps)
     bindings = ("a", "b", *(("c",) if own is not None else ()), "out" if splits == 1 else "part")
-    params = pack(f"<{len(words)}I", *(w & _WORD for w in words))
-    step = Step(program, params, spread(groups * splits, caps), bindings)
+    step = Step(program, packed([w & _WORD for w in words]), spread(groups * splits, caps), bindings)
     if splits == 1:
         return numbered(Plan((step,), {}))
-    last = finish(dtype, bias, count, splits, numel(q.out), q.groups * q.rows, caps)
+    last = plan_finish(dtype, bias, count, splits, numel(q.out), q.groups * q.rows, caps)
     return numbered(Plan((step, last), {"part": 4 * splits * count}))
 
 
@@ -167,16 +150,12 @@ def _program(
     if bias:
         bindings.append(("c_in", "read", elements.array_type(dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out, elements.element_mode(out, caps, True), caps)))
-    wgsl = render(
-        "conv/few_outputs.wgsl", caps,
-        fields=[f"{f}: u32" for f in fields], bindings=bindings, rows=rows, parts=parts, pixels=each, bias=bias,
-        stage=stage, channels=channels, unroll=unroll, threads=threads,
-        read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
+    return render_program(
+        f"conv_few_{rows}x{parts}x{each}_{dtype.short}_{out.short}{'_bias' if bias else ''}", "conv/few_outputs.wgsl",
+        fields, bindings, caps, rows=rows, parts=parts, pixels=each, bias=bias, stage=stage, channels=channels,
+        unroll=unroll, threads=threads, read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
         write=lambda at, value: elements.write(out, "out", at, value, caps),
     )  # fmt: skip
-    access = "r" * (len(bindings) - 1) + "w"
-    name = f"conv_few_{rows}x{parts}x{each}_{dtype.short}_{out.short}{'_bias' if bias else ''}"
-    return Program(name, wgsl, access, 4 * len(fields))
 
 
 def plan_weight(q: Few, weight: Matrix, caps: Caps) -> tuple[int, Plan]:
@@ -188,8 +167,8 @@ def plan_weight(q: Few, weight: Matrix, caps: Caps) -> tuple[int, Plan]:
         across = window, q.rows * window
     words = [total, q.pitch, q.parts, q.channels, q.blocks, q.rows, *taps, *q.by, *q.window]
     words += [weight.offset, q.rows * q.channels * window, *across]
-    params = pack(f"<{len(words)}I", *words)
-    step = Step(_weight_program(weight.dtype, caps), params, grid(total, 64, caps), ("a", "out"))
+    params = packed(words)
+    step = Step(_weight_program(weight.dtype, caps), params, grid(total, caps, 64), ("a", "out"))
     return total, numbered(Plan((step,), {}))
 
 
@@ -198,11 +177,10 @@ def _weight_program(dtype: DType, caps: Caps) -> Program:
     fields = ["total", "pitch", "parts", "channels", "blocks", "rows"]
     fields += [f"{name}_{axis}" for name in ("taps", "by", "win") for axis in "dhw"] + ["w_o", "w_g", "w_r", "w_c"]
     bindings = [("w_in", "read", elements.array_type(dtype, "e", caps)), ("out", "read_write", "array<f32>")]
-    wgsl = render(
-        "conv/few_outputs_weight.wgsl", caps,
-        fields=[f"{f}: u32" for f in fields], bindings=bindings, read=lambda at: elements.read(dtype, "w_in", at, caps),
+    return render_program(
+        f"conv_few_weight_{dtype.short}", "conv/few_outputs_weight.wgsl", fields, bindings, caps,
+        read=lambda at: elements.read(dtype, "w_in", at, caps),
     )  # fmt: skip
-    return Program(f"conv_few_weight_{dtype.short}", wgsl, "rw", 4 * len(fields))
 
 
 def plan_grad(q: Few, grad: Matrix, dtype: DType, caps: Caps) -> Plan:
@@ -224,11 +202,11 @@ def plan_grad(q: Few, grad: Matrix, dtype: DType, caps: Caps) -> Plan:
     words += [*q.window, *q.step, *q.padding, *q.dilation, grad.offset, grad.inner]
     direct = splits == 1 and dtype == FLOAT32
     program = _grad_program(q.rows, high, wide, GRAD_HELD, dtype, caps)
-    params = pack(f"<{len(words)}I", *words)
+    params = packed(words)
     step = Step(program, params, spread(blocks * splits, caps), ("a", "b", "out" if direct else "part"))
     if direct:
         return numbered(Plan((step,), {}))
-    return numbered(Plan((step, finish(dtype, None, count, splits, 1, 1, caps)), {"part": 4 * splits * count}))
+    return numbered(Plan((step, plan_finish(dtype, None, count, splits, 1, 1, caps)), {"part": 4 * splits * count}))
 
 
 @cache
@@ -242,9 +220,8 @@ def _grad_program(rows: int, high: int, wide: int, held: int, dtype: DType, caps
     while reach:
         reaches.append(reach)
         reach //= 4
-    wgsl = render(
-        "conv/few_outputs_gradient.wgsl", caps,
-        fields=[f"{f}: u32" for f in fields], bindings=bindings, rows=rows, high=high, wide=wide, threads=GRAD_THREADS,
-        held=held, reaches=reaches, read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
+    return render_program(
+        f"conv_few_grad_{rows}x{high}x{wide}_{dtype.short}", "conv/few_outputs_gradient.wgsl", fields, bindings, caps,
+        rows=rows, high=high, wide=wide, threads=GRAD_THREADS, held=held, reaches=reaches,
+        read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
     )  # fmt: skip
-    return Program(f"conv_few_grad_{rows}x{high}x{wide}_{dtype.short}", wgsl, "rrw", 4 * len(fields))

@@ -6,13 +6,13 @@ that comes out with an infinity or NaN is summed plainly, so these stay in their
 """
 
 from functools import cache
-from struct import pack
 
 from ...dtypes import FLOAT32, DType
 from ...program import Caps, Program, Step
 from ..layout import grid
 from ..text import elements
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import render_program
 
 _FIELDS = {
     "image": ("tiles", "tiles_h", "tiles_w", "images", "height", "width", "x_o", "s_n", "s_c", "s_h", "s_w",
@@ -24,12 +24,11 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def step(kind: str, dtype: DType, total: int, words, caps: Caps, flip: bool = False, bias=()) -> Step:
+def plan(kind: str, dtype: DType, total: int, words, caps: Caps, flip: bool = False, bias=()) -> Step:
     """image and weight transform, grad is the image's for gradients; out and back transform back; one thread each of
     `total` tiles. `bias`: offset and stride."""
     program = _program(kind, dtype, flip, bool(bias), caps)
-    words = [total, *words, *bias]
-    return Step(program, pack(f"<{len(words)}I", *words), grid(total, 128, caps))
+    return Step(program, packed([total, *words, *bias]), grid(total, caps, 128))
 
 
 @cache
@@ -44,11 +43,9 @@ def _program(kind: str, dtype: DType, flip: bool, bias: bool, caps: Caps) -> Pro
         bindings.append(("c_in", "read", elements.array_type(dtype, "e", caps)))
     mode = elements.element_mode(written, caps, True)
     bindings.append(("out", "read_write", elements.array_type(written, mode, caps)))
-    wgsl = render(
-        "conv/winograd.wgsl", caps,
-        fields=[f"{f}: u32" for f in fields], bindings=bindings, kind=kind, flip=flip, bias=bias,
+    return render_program(
+        f"winograd_{kind}_{dtype.short}{'_flip' if flip else ''}{'_bias' if bias else ''}", "conv/winograd.wgsl",
+        fields, bindings, caps, kind=kind, flip=flip, bias=bias,
         read=lambda var, at: elements.read(dtype, var, at, caps),
         write=lambda at, value: elements.write(written, "out", at, value, caps),
     )  # fmt: skip
-    name = f"winograd_{kind}_{dtype.short}{'_flip' if flip else ''}{'_bias' if bias else ''}"
-    return Program(name, wgsl, "r" * (len(bindings) - 1) + "w", 4 * len(fields))

@@ -4,15 +4,17 @@ Bluestein's chirps for large prime factors."""
 import math
 from functools import cache, lru_cache
 from struct import Struct
-from typing import NamedTuple
 
 from ...dtypes import COMPLEX64, FLOAT32
-from ...program import Caps, Program
-from ..text import by_index as indexed
-from ..text.render import render
+from ...program import Caps, Step
+from ..layout import WORKGROUP
+from ..text import by_index
+from ..text.by_index import Kernel
+from ..text.render import render_program
 
 RADICES = (16, 8, 4, 2, 3, 5, 7, 11, 13)
-FIELDS = ("length", "inner", "padded", "sign:f32", "scale:f32")
+FIELDS = ("length", "inner", "padded", "sign: f32", "scale: f32")
+LOCAL_FIELDS = ("count", "inner", "a_o", "sign: f32", "scale: f32")
 
 
 @lru_cache(maxsize=1024)
@@ -31,23 +33,23 @@ def padded_length(length: int) -> int:
     return 1 << (2 * length - 2).bit_length()
 
 
+def plan_pass(
+    radix: int, elements: int, length: int, inner: int, done: int, forward: bool, scale: float, offset: int, caps: Caps
+) -> Step:
+    """One pass over all elements, after passes whose radices multiply to `done`."""
+    sign = 1.0 if forward else -1.0
+    return _pass(radix, caps).step(caps, elements // radix, length, inner, done, sign, scale, offset)
+
+
 @cache
-def pass_kernel(radix: int, caps: Caps) -> indexed.Kernel:
-    fields = ("n", "length", "inner", "done", "sign:f32", "scale:f32")
-    reads, writes = (("a", COMPLEX64),), (("out", COMPLEX64),)
-    head, access, packer = indexed.operands(reads, writes, "e", fields, caps)
-    workgroup = indexed.WORKGROUP[caps.kind]
-    text = render(
-        "fft/fft.wgsl",
-        caps,
-        head=head,
-        kind="pass",
-        radix=radix,
-        butterfly=_butterfly(radix),
-        workgroup=workgroup,
-        **access,
-    )
-    return indexed.Kernel(Program(f"fft_radix{radix}", text, "rw", packer.size), packer, 1, workgroup)
+def _pass(radix: int, caps: Caps) -> Kernel:
+    fields = ("n", "length", "inner", "done", "sign: f32", "scale: f32")
+    face = by_index.interface((("a", COMPLEX64),), (("out", COMPLEX64),), "e", fields, caps)
+    program = render_program(
+        f"fft_radix{radix}", "fft/fft.wgsl", face.fields, face.bindings, caps,
+        kind="pass", radix=radix, butterfly=_butterfly(radix), **face.accessors,
+    )  # fmt: skip
+    return Kernel(program, face.pack, WORKGROUP[caps.kind])
 
 
 HELD = 16  # elements of a thread, or a few more
@@ -56,19 +58,17 @@ WORTH = 1 << 17  # elements from which on a length that is no power of two is wo
 THREADS = {False: 128, True: 256}  # of a workgroup; more where neighbours in memory are of different transforms
 
 
-class Local(NamedTuple):
-    """A transform in one dispatch; `batch` of them share a workgroup."""
-
-    program: Program
-    pack: Struct
-    batch: int
+def plan_local(kernel: Kernel, count: int, inner: int, forward: bool, scale: float, offset: int, caps: Caps) -> Step:
+    """`count` transforms by a kernel that `local` or `halves` gave."""
+    return kernel.step(caps, count, inner, offset, 1.0 if forward else -1.0, scale)
 
 
 @lru_cache(maxsize=256)
-def local(length: int, columns: bool, load: str, store: str, caps: Caps) -> Local | None:
-    """`columns`: neighbours in memory are of different transforms. `load` is complex, real or hermitian (half of a
-    spectrum), `store` complex, half, real or turned: the first half of a transform too long for this, transposed and
-    turned for the other half. None where workgroup memory is not the place."""
+def local(length: int, columns: bool, load: str, store: str, caps: Caps) -> Kernel | None:
+    """Transforms in one dispatch, of which some share a workgroup. `columns`: neighbours in memory are of different
+    transforms. `load` is complex, real or hermitian (half of a spectrum), `store` complex, half, real or turned: the
+    first half of a transform too long for this, transposed and turned for the other half. None where workgroup memory
+    is not the place."""
     # The even and odd elements of a real signal are the real and imaginary parts of one half as long.
     signal, halved = length, length % 2 == 0 and (load, store) in (("real", "half"), ("hermitian", "real"))
     length = length // 2 if halved else length
@@ -86,30 +86,21 @@ def local(length: int, columns: bool, load: str, store: str, caps: Caps) -> Loca
     if not fits or (columns and batch < 4):
         return None
     dones = [math.prod(steps[:k]) for k in range(len(steps))]
-    text = render(
-        "fft/local.wgsl",
-        caps,
-        length=length,
-        threads=threads,
-        batch=batch,
-        pitch=pitch,
-        columns=columns,
-        load=load,
-        store=store,
-        signal=signal,
-        halved=halved,
-        held=max(rounds[r] * r for r in steps),
-        rounds=rounds,
-        radices=steps,
-        dones=dones,
+    program = render_program(
+        f"fft_local{signal}{'c' if columns else ''}_{load}_{store}", "fft/local.wgsl", LOCAL_FIELDS,
+        [
+            ("b_a", "read", "array<f32>" if load == "real" else "array<vec2<f32>>"),
+            ("b_out", "read_write", "array<f32>" if store == "real" else "array<vec2<f32>>"),
+        ],
+        caps, length=length, threads=threads, batch=batch, pitch=pitch, columns=columns, load=load, store=store,
+        signal=signal, halved=halved, held=max(rounds[r] * r for r in steps), rounds=rounds, radices=steps, dones=dones,
         butterflies={r: _butterfly(r) for r in set(steps)},
-    )
-    name = f"fft_local{signal}{'c' if columns else ''}_{load}_{store}"
-    return Local(Program(name, text, "rw", 20), Struct("<3I2f"), batch)
+    )  # fmt: skip
+    return Kernel(program, Struct("<3I2f"), batch)
 
 
 @lru_cache(maxsize=256)
-def halves(length: int, load: str, caps: Caps) -> tuple[int, Local, Local] | None:
+def halves(length: int, load: str, caps: Caps) -> tuple[int, Kernel, Kernel] | None:
     """A long transform as two of workgroup memory: the length of the first, and both; None where there are none."""
     for first in range(math.isqrt(length), LOCAL[0] - 1, -1):
         if length % first:
@@ -122,10 +113,10 @@ def halves(length: int, load: str, caps: Caps) -> tuple[int, Local, Local] | Non
 
 
 @cache
-def kernel(kind: str, caps: Caps) -> indexed.Kernel:
+def kernel(kind: str, caps: Caps) -> Kernel:
     reads = {"chirp": (), "chirp_mul": (("a", COMPLEX64), ("b", COMPLEX64))}.get(kind, (("a", COMPLEX64),))
     writes = (("out", FLOAT32 if kind == "real" else COMPLEX64),)
-    return indexed.kernel(f"fft_{kind}", "fft/fft.wgsl", reads, writes, FIELDS, caps, names=(("kind", kind),))
+    return by_index.kernel(f"fft_{kind}", "fft/fft.wgsl", reads, writes, FIELDS, caps, names=(("kind", kind),))
 
 
 def _butterfly(radix: int) -> list[str]:

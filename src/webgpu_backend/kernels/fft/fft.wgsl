@@ -1,4 +1,5 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 {% include "fft/twiddle.wgsl" %}
 {% if kind == "pass" %}
 
@@ -104,5 +105,5 @@ fn at(i: u32) -> vec2<f32> {
 }
 {% endif %}
 {% endif %}
-{{ main }}
+{% include "text/by_index.wgsl" %}
 {% endif %}

@@ -1,12 +1,4 @@
-struct P {
-    count: u32,
-    inner: u32,
-    a_o: u32,
-    sign: f32,
-    scale: f32,
-}
-@group(0) @binding(0) var<storage, read> b_a: array<{{ "f32" if load == "real" else "vec2<f32>" }}>;
-@group(0) @binding(1) var<storage, read_write> b_out: array<{{ "f32" if store == "real" else "vec2<f32>" }}>;
+{% include "text/interface.wgsl" %}
 
 // Real parts of {{ batch }} transforms, or imaginary ones: half of the memory lets twice the workgroups run. One place in 16 is left
 // free, so that neighbours of a pass are in other banks.

@@ -4,7 +4,8 @@ from functools import cache
 
 from ...dtypes import FLOAT32, INT64, DType, Unsupported, carrier
 from ...program import Caps
-from ..text import by_index as indexed
+from ..text import by_index
+from ..text.by_index import Kernel
 
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
@@ -13,7 +14,7 @@ FIELDS = ("channels", "depth", "height", "width", "od", "oh", "ow", "sn", "sc", 
 
 
 @cache
-def kernel(kind: str, mode: str, padding: str, dims: int, corners: bool, dtype: DType, caps: Caps) -> indexed.Kernel:
+def kernel(kind: str, mode: str, padding: str, dims: int, corners: bool, dtype: DType, caps: Caps) -> Kernel:
     """`forward`, `taps` or `backward` (of the grid)."""
     if carrier(dtype, caps) != "f32":
         raise Unsupported(f"webgpu: grid_sampler has no kernel for {dtype.name}")
@@ -39,4 +40,4 @@ def kernel(kind: str, mode: str, padding: str, dims: int, corners: bool, dtype: 
         ("index_dtype", INT64),
     )
     name = f"grid_sample{dims}_{kind}_{mode}_{padding}"
-    return indexed.kernel(name, "image/grid_sample.wgsl", reads, writes, FIELDS, caps, names=names)
+    return by_index.kernel(name, "image/grid_sample.wgsl", reads, writes, FIELDS, caps, names=names)

@@ -1,4 +1,5 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 {% include "image/volume.wgsl" %}
 {% set taps = {"nearest": 1, "linear": 2, "cubic": 4}[mode] %}
 {% set axes = [("z", "depth", 2), ("y", "height", 1), ("x", "width", 0)][3 - dims:] %}
@@ -254,4 +255,4 @@ fn at(i: u32) -> {{ result }} {
     return sum;
 }
 {% endif %}
-{{ main }}
+{% include "text/by_index.wgsl" %}

@@ -5,11 +5,11 @@ from functools import cache, lru_cache
 
 from ...dtypes import INT32, UINT8, DType, Unsupported, carrier
 from ...program import Caps
-from ..text import by_index as indexed
-from ..text import elements
+from ..text import by_index
+from ..text.by_index import Kernel
 
 FIELDS = (
-    "channels", "depth", "height", "width", "od", "oh", "ow", "fz:f32", "fy:f32", "fx:f32",
+    "channels", "depth", "height", "width", "od", "oh", "ow", "fz: f32", "fy: f32", "fx: f32",
     "sn", "sc", "sz", "sy", "sx",
 )  # fmt: skip
 
@@ -26,7 +26,7 @@ def kernel(
     planes: bool,
     whole: bool,
     caps: Caps,
-) -> indexed.Kernel:
+) -> Kernel:
     """`planes`: channels of all images lie one behind the other. `whole`: outputs are a multiple of the inputs (going
     back), or rows of whole groups of four (going forward); for the nearest element only."""
     c = carrier(dtype, caps)
@@ -42,27 +42,22 @@ def kernel(
         ("channels_last", channels_last),
         ("planes", planes),
         ("whole", whole and backward),
-        ("fours", _fours(dtype, caps) if fours else ()),
-        ("workgroup", indexed.WORKGROUP[caps.kind]),
+        ("fours", fours),
     )
     name = (
         f"resample_{mode}{dims}{'_aa' if antialias else ''}{'_backward' if backward else ''}{'_whole' if whole else ''}"
     )
     lanes = 4 if fours else 0
-    return indexed.kernel(
+    return by_index.kernel(
         name, "image/interpolate.wgsl", (("a", dtype),), (("out", dtype),), FIELDS, caps, lanes, names
     )
 
 
-def _fours(dtype: DType, caps: Caps) -> tuple[str, ...]:
-    return tuple(elements.write4(dtype, "b_out", "g", ["y0", "y1", "y2", "y3"], caps))
-
-
 @cache
-def byte_kernel(caps: Caps) -> indexed.Kernel:
+def byte_kernel(caps: Caps) -> Kernel:
     reads = (("a", UINT8), ("low", INT32), ("weight", INT32))
     fields = ("inner", "size", "outs", "taps", "bits")
-    return indexed.kernel("resample_bytes", "image/interpolate_bytes.wgsl", reads, (("out", UINT8),), fields, caps)
+    return by_index.kernel("resample_bytes", "image/interpolate_bytes.wgsl", reads, (("out", UINT8),), fields, caps)
 
 
 @lru_cache(maxsize=64)

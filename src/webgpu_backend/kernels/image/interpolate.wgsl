@@ -1,4 +1,5 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 {% include "image/volume.wgsl" %}
 {% set taps = {"nearest": 1, "exact": 1, "linear": 2, "cubic": 4}[mode] %}
 // Where output o of one dimension starts to read, and how far it lies between elements.
@@ -224,10 +225,10 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     let j{{ k }} = base + u32(tap(q.x + {{ k }}u, p.fx, p.width).base) * p.sx;
     let y{{ k }} = {{ a("j%d" % k) }};
 {% endfor %}
-{% for line in fours %}
+{% for line in stores %}
     {{ line }}
 {% endfor %}
 }
 {% else %}
-{{ main }}
+{% include "text/by_index.wgsl" %}
 {% endif %}

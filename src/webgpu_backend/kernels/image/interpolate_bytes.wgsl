@@ -1,4 +1,5 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 // One pass over one dimension in whole numbers, as torch's CPU kernel does: weights scaled by a power of two, the sum
 // rounded and clamped to a byte.
 fn at(i: u32) -> i32 {
@@ -15,4 +16,4 @@ fn at(i: u32) -> i32 {
     }
     return clamp(sum >> p.bits, 0, 255);
 }
-{{ main }}
+{% include "text/by_index.wgsl" %}

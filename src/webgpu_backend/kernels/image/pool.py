@@ -7,7 +7,8 @@ from functools import cache
 
 from ...dtypes import FLOAT32, INT64, DType, carrier
 from ...program import Caps
-from ..text import by_index as indexed
+from ..text import by_index
+from ..text.by_index import Kernel
 from ..text.expression import literal
 
 SIZES = ("channels", "depth", "height", "width", "od", "oh", "ow")
@@ -20,17 +21,17 @@ _LOWEST = {"i32": -(1 << 31), "u32": 0, "n64": -(1 << 63), "i64": -(1 << 63), "n
 
 @cache
 def kernel(kind: str, window: str, dtype: DType, channels_last: bool, include_pad: bool, many: bool, dims: int,
-           caps: Caps):  # fmt: skip
+           caps: Caps) -> Kernel:  # fmt: skip
     """`many`: windows so large that a thread takes one element only."""
     c = carrier(dtype, caps)
     floating = c in ("f32", "f64")
-    functions = [indexed.function("add", "a + b", {"a": c, "b": c}, c, caps)]
+    functions = [by_index.function("add", "a + b", {"a": c, "b": c}, c, caps)]
     if kind == "max":
         beats = {"f32": "isnan(a) or a > b", "f64": "not (a == a) or a > b"}.get(c, "a > b")
-        functions = [indexed.function("beats", beats, {"a": c, "b": c}, "bool", caps)]
+        functions = [by_index.function("beats", beats, {"a": c, "b": c}, "bool", caps)]
     if kind in ("avg", "avg_backward"):
         divide = "a / float(b)" if c == "f32" else "a / b" if floating else "trunc_divide(a, b)"
-        functions.append(indexed.function("over", divide, {"a": c, "b": "i32"}, c, caps))
+        functions.append(by_index.function("over", divide, {"a": c, "b": "i32"}, c, caps))
     reads = {
         "max": (("a", dtype),),
         "avg": (("a", dtype),),
@@ -42,11 +43,11 @@ def kernel(kind: str, window: str, dtype: DType, channels_last: bool, include_pa
         writes = (("out", dtype), ("outi", INT64))
     fields = SIZES + WINDOW + (STRIDES if kind in ("max", "avg") else ())
     if kind in ("avg", "avg_backward"):
-        fields += ("divisor:i32",)
+        fields += ("divisor: i32",)
     if window == "fractional":
         reads += (("r", FLOAT32),)
         fields += ("dims",)
-    return indexed.kernel(
+    return by_index.kernel(
         f"pool_{kind}_{window}",
         "image/pool.wgsl",
         reads,

@@ -1,4 +1,5 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 {{ functions }}
 {% include "image/volume.wgsl" %}
 {% if window == "fixed" %}
@@ -184,4 +185,4 @@ fn divisor(z: u32, y: u32, x: u32) -> i32 {
     return i32(max(extent(z, p.kz, p.sz_, p.pz, p.depth) * extent(y, p.ky, p.sy_, p.py, p.height) * extent(x, p.kx, p.sx_, p.px, p.width), 1u));
 }
 {% endif %}
-{{ main }}
+{% include "text/by_index.wgsl" %}

@@ -1,10 +1,4 @@
-struct P {
-{% for field in fields %}
-    {{ field }}: u32,
-{% endfor %}
-}
-@group(0) @binding(0) var<storage, read> b_src: {{ source }};
-@group(0) @binding(1) var<storage, read_write> b_out: {{ out }};
+{% include "text/interface.wgsl" %}
 
 fn combine(a: {{ type }}, b: {{ type }}) -> {{ type }} {
 {% for line in combine %}

@@ -2,14 +2,14 @@
 side. A software adapter has kernels of its own (`masks.py`)."""
 
 from functools import cache
-from struct import pack
 
 from ...dtypes import BOOL, DType, carrier
 from ...program import Caps, Program, Step
 from ..layout import numel, spread
 from ..text import bits, elements
 from ..text.expression import convert
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import render_program
 
 THREADS = 256
 PER = 16  # elements of a thread
@@ -27,28 +27,28 @@ def served(n: int, offset: int, caps: Caps) -> bool:
 
 
 def _step(program: Program, words: tuple, n: int, caps: Caps) -> Step:
-    return Step(program, pack(f"<{len(words)}I", *words), spread(tiles(n), caps))
+    return Step(program, packed(words), spread(tiles(n), caps))
 
 
-def count(dtype: DType, n: int, offset: int, caps: Caps) -> Step:
+def plan_count(dtype: DType, n: int, offset: int, caps: Caps) -> Step:
     """Binds a mask of any dtype and the counts, a u32 for each tile."""
     return _step(_program("count", dtype, 0, 0, False, caps), (n, offset // 4), n, caps)
 
 
-def write(dtype: DType, sizes: tuple[int, ...], offset: int, room: int, summed: bool, caps: Caps) -> Step:
+def plan_positions(dtype: DType, sizes: tuple[int, ...], offset: int, room: int, summed: bool, caps: Caps) -> Step:
     """Binds the mask, the counts (`summed` up where there are many) and the (room, rank) int64 positions."""
     n = numel(sizes)
     words = (n, offset // 4, tiles(n), room, *sizes)
     return _step(_program("write", dtype, len(sizes), 0, summed, caps), words, n, caps)
 
 
-def select(item: int, n: int, offset: int, room: int, value_offset: int, summed: bool, caps: Caps) -> Step:
+def plan_select(item: int, n: int, offset: int, room: int, value_offset: int, summed: bool, caps: Caps) -> Step:
     """Binds a bool mask, the counts, values of `item` bytes for each element of the mask, and those that are wanted."""
     words = (n, offset // 4, tiles(n), room, value_offset)
     return _step(_program("select", BOOL, 0, item, summed, caps), words, n, caps)
 
 
-def fill(
+def plan_fill(
     item: int, n: int, offset: int, room: int, places: tuple[int, int], site: int, summed: bool, caps: Caps
 ) -> Step:
     """Binds a bool mask, the counts, the values (`room` of them) and the output, which begin at `places`."""
@@ -57,25 +57,20 @@ def fill(
 
 
 _NAMES = {"count": "nonzero_count", "write": "nonzero_write", "select": "masked_select", "fill": "masked_scatter"}
+_FIELDS = {"select": ("value_o",), "fill": ("value_o", "out_o", "site")}
 
 
 @cache
 def _program(step: str, dtype: DType, rank: int, item: int, summed: bool, caps: Caps) -> Program:
     load, lanes = elements.read4(dtype, "b_a", "p.a_o + g", "x", caps)
     own = carrier(dtype, caps)
-    fields = ["n", "a_o"] + ([] if step == "count" else ["tiles", "room"])
-    fields += {"count": [], "write": [f"d{d}" for d in range(rank)], "select": ["value_o"]}.get(
-        step, ["value_o", "out_o", "site"]
-    )
+    fields = ["n", "a_o", *(() if step == "count" else ("tiles", "room")), *_FIELDS.get(step, ())]
+    fields += [f"d{d}" for d in range(rank)]
     bindings = [("b_a", "read", elements.array_type(dtype, "v", caps))]
-    names = {}
-    if step == "count":
-        bindings.append(("b_out", "read_write", "array<u32>"))
-    else:
+    if step != "count":
         bindings.append(("b_counts", "read", "array<u32>"))
-    if step == "write":
-        bindings.append(("b_out", "read_write", "array<vec2<u32>>"))
-    elif step != "count":
+    names = {}
+    if item:
         raw, bare = bits.bits_of(item), bits.plain(caps)
         mode = elements.element_mode(raw, bare, written=True)
         bindings.append(("b_value", "read", elements.array_type(raw, "e", bare)))
@@ -83,12 +78,11 @@ def _program(step: str, dtype: DType, rank: int, item: int, summed: bool, caps: 
         source, target = ("i", "at") if step == "select" else ("place", "p.out_o + i")
         names["read_value"] = elements.read(raw, "b_value", f"(p.value_o + {source})", bare)
         names["write_out"] = elements.write(raw, "b_out", f"({target})", "v", bare)
-    text = render(
-        "indexing/compact.wgsl", caps, step=step, fields=[f"{f}: u32" for f in fields], bindings=bindings, load=load,
+    else:
+        bindings.append(("b_out", "read_write", "array<u32>" if step == "count" else "array<vec2<u32>>"))
+    return render_program(
+        f"{_NAMES[step]}_{dtype.short}{rank or item or ''}{'s' if summed else ''}_tiles", "indexing/compact.wgsl",
+        fields, bindings, caps, guarded=step == "fill", step=step, load=load,
         lanes=[convert(lane, own, "bool") for lane in lanes], tile=TILE, per=PER, threads=THREADS, rank=rank,
         summed=summed, reaches=[1 << k for k in range(THREADS.bit_length() - 1)], **names,
     )  # fmt: skip
-    access = "".join("r" if a == "read" else "w" for _, a, _ in bindings)
-    tag = f"{rank or item or ''}{'s' if summed else ''}"
-    name = f"{_NAMES[step]}_{dtype.short}{tag}_tiles"
-    return Program(name, text, access, 4 * len(fields), guarded=step == "fill")

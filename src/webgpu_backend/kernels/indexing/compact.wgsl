@@ -1,11 +1,6 @@
 // Tiles of {{ tile }} elements: a thread looks at {{ per }} neighbours. The positions of a tile's nonzero elements are
 // gathered in workgroup memory, so that what is written for them is written by neighbouring threads side by side.
 {% include "text/interface.wgsl" %}
-{% if step == "fill" %}
-@group(0) @binding({{ bindings | length }}) var<storage, read_write> faults: array<atomic<u32>>;
-
-{% include "text/faults.wgsl" %}
-{% endif %}
 
 const THREADS = {{ threads }}u;
 var<workgroup> partial: array<u32, {{ threads }}>;

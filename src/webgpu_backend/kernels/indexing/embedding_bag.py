@@ -1,14 +1,13 @@
 """Rows summed (or their maximum taken) by bag: a thread per bag and column walks the bag's indices in order."""
 
 from functools import cache
-from struct import pack
 
 from ...dtypes import DType, carrier
-from ...program import Caps, Program, Step
+from ...program import Caps, Plan, Program, Step
 from ..layout import grid
-from ..pointwise.elementwise import WORKGROUP
 from ..text import elements
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import render_program
 
 WINDOW = 32768  # indices per dispatch of a software driver, which stops silently after 65,535 loop trips
 _FIELDS = (
@@ -17,44 +16,49 @@ _FIELDS = (
 )  # fmt: skip
 
 
-@cache
-def _program(weight: DType, index_size: int, largest: bool, weighted: bool, caps: Caps) -> Program:
-    own = carrier(weight, caps)
-    accumulate = "f64" if own == "f64" else "f32"
-    text = render(
-        "indexing/embedding_bag.wgsl",
-        caps,
-        fields=_FIELDS,
-        weight=elements.array_type(weight, "e", caps),
-        index="array<vec2<u32>>" if index_size == 8 else "array<u32>",
-        wide=index_size == 8,
-        read_weight=elements.read(weight, "b_w", "at", caps),
-        read_sample=elements.read(weight, "b_psw", "ps", caps),
-        type=accumulate,
-        largest=largest,
-        weighted=weighted,
-        workgroup=WORKGROUP[caps.kind],
-    )
-    name = f"embedding_bag_{'max' if largest else 'sum'}_{weight.short}{'w' if weighted else ''}"
-    return Program(name, text, "rrr" + "r" * weighted + "ww" + "w" * largest, 4 * len(_FIELDS), guarded=True)
-
-
 def whole(count: int, caps: Caps) -> bool:
     """Whether one dispatch takes all indices."""
     return caps.kind == "gpu" or count <= WINDOW
 
 
-def plans(
+def plan(
     weight: DType, index_size: int, largest: bool, weighted: bool, numbers: dict[str, int], caps: Caps
-) -> list[Step]:
-    """Binds weight, indices, offsets, per-sample weights (where weighted), output, sizes, maxima (where largest) and
-    the faults. `numbers` has every parameter but the window; `mean` only where one dispatch takes all.
-    """
+) -> Plan:  # fmt: skip
+    """Over weight, indices, offsets, per-sample weights (where weighted), output, sizes and maxima (where largest).
+    `numbers` has every parameter but the window; `mean` only where one dispatch takes all."""
     program = _program(weight, index_size, largest, weighted, caps)
-    result = []
-    window = max(numbers["count"], 1) if whole(numbers["count"], caps) else WINDOW
-    for begin in range(0, max(numbers["count"], 1), window):
-        values = numbers | {"begin": begin, "end": min(begin + window, numbers["count"])}
-        words = pack(f"<{len(_FIELDS)}I", *(values[f] & 0xFFFFFFFF for f in _FIELDS))
-        result.append(Step(program, words, grid(numbers["n"], WORKGROUP[caps.kind], caps)))
-    return result
+    bindings, where = tuple(range(len(program.access))), grid(numbers["n"], caps)
+    steps, count = [], numbers["count"]
+    window = max(count, 1) if whole(count, caps) else WINDOW
+    for begin in range(0, max(count, 1), window):
+        values = numbers | {"begin": begin, "end": min(begin + window, count)}
+        words = [values[f] & 0xFFFFFFFF for f in _FIELDS]
+        steps.append(Step(program, packed(words), where, bindings))
+    return Plan(tuple(steps))
+
+
+@cache
+def _program(weight: DType, index_size: int, largest: bool, weighted: bool, caps: Caps) -> Program:
+    type_ = "f64" if carrier(weight, caps) == "f64" else "f32"  # of the sums
+    kind = elements.array_type(weight, "e", caps)
+    index = "array<vec2<u32>>" if index_size == 8 else "array<u32>"
+    bindings = [("b_w", "read", kind), ("b_i", "read", index), ("b_off", "read", index)]
+    if weighted:
+        bindings.append(("b_psw", "read", kind))
+    bindings += [("b_out", "read_write", f"array<{type_}>"), ("b_size", "read_write", "array<vec2<u32>>")]
+    if largest:
+        bindings.append(("b_max", "read_write", "array<vec2<u32>>"))
+    return render_program(
+        f"embedding_bag_{'max' if largest else 'sum'}_{weight.short}{'w' if weighted else ''}",
+        "indexing/embedding_bag.wgsl",
+        _FIELDS,
+        bindings,
+        caps,
+        guarded=True,
+        wide=index_size == 8,
+        read_weight=elements.read(weight, "b_w", "at", caps),
+        read_sample=elements.read(weight, "b_psw", "ps", caps),
+        type=type_,
+        largest=largest,
+        weighted=weighted,
+    )

@@ -1,24 +1,4 @@
-struct P {
-{% for field in fields %}
-    {{ field }}: u32,
-{% endfor %}
-}
-@group(0) @binding(0) var<storage, read> b_w: {{ weight }};
-@group(0) @binding(1) var<storage, read> b_i: {{ index }};
-@group(0) @binding(2) var<storage, read> b_off: {{ index }};
-{% set next = 3 %}
-{% if weighted %}
-@group(0) @binding(3) var<storage, read> b_psw: {{ weight }};
-{% set next = 4 %}
-{% endif %}
-@group(0) @binding({{ next }}) var<storage, read_write> b_out: array<{{ type }}>;
-@group(0) @binding({{ next + 1 }}) var<storage, read_write> b_size: array<vec2<u32>>;
-{% if largest %}
-@group(0) @binding({{ next + 2 }}) var<storage, read_write> b_max: array<vec2<u32>>;
-{% endif %}
-@group(0) @binding({{ next + 2 + (1 if largest else 0) }}) var<storage, read_write> faults: array<atomic<u32>>;
-
-{% include "text/faults.wgsl" %}
+{% include "text/interface.wgsl" %}
 
 fn offset(bag: u32) -> u32 {
     if (bag >= p.bags) {

@@ -1,39 +1,4 @@
-{% if step == "count" %}
-struct P {
-    n: u32,
-    a_o: u32,
-}
-@group(0) @binding(0) var<storage, read> b_a: {{ a }};
-@group(0) @binding(1) var<storage, read_write> b_out: array<u32>;
-{% elif step == "write" %}
-struct P {
-    n: u32,
-    a_o: u32,
-    room: u32,
-{% for d in range(rank) %}
-    d{{ d }}: u32,
-{% endfor %}
-}
-@group(0) @binding(0) var<storage, read> b_a: {{ a }};
-@group(0) @binding(1) var<storage, read> b_sums: array<u32>;
-@group(0) @binding(2) var<storage, read_write> b_out: array<vec2<u32>>;
-{% else %}
-struct P {
-    n: u32,
-    a_o: u32,
-    room: u32,
-    value_o: u32,
-    out_o: u32,
-    site: u32,
-}
-@group(0) @binding(0) var<storage, read> b_a: array<u32>;
-@group(0) @binding(1) var<storage, read> b_sums: array<u32>;
-@group(0) @binding(2) var<storage, read> b_value: {{ value }};
-@group(0) @binding(3) var<storage, read_write> b_out: {{ out }};
-@group(0) @binding(4) var<storage, read_write> faults: array<atomic<u32>>;
-
-{% include "text/faults.wgsl" %}
-{% endif %}
+{% include "text/interface.wgsl" %}
 
 @compute @workgroup_size({{ workgroup }})
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {

@@ -5,16 +5,14 @@ differ only in those numbers.
 """
 
 from functools import cache
-from struct import pack
 from typing import NamedTuple
 
 from ...dtypes import Unsupported
 from ...program import Caps, Program, Step
-from ..layout import collapse, grid, numel
-from ..pointwise.elementwise import GROUPS, WORKGROUP
-from ..text import bits as raw
-from ..text import elements
-from ..text.render import render
+from ..layout import WORKGROUP, collapse, grid_of_fours, numel
+from ..text import bits, elements
+from ..text.numbers import packed
+from ..text.render import Binding, render_program
 
 MAX_WORDS = 64
 MAX_BINDINGS = 8
@@ -34,9 +32,15 @@ class Axis(NamedTuple):
 def index_fields(rank: int, count: int) -> list[str]:
     fields = []
     for k in range(count):
-        fields += [f"i{k}_o: u32", *(f"i{k}_s{d}: u32" for d in range(rank))]
-        fields += [f"i{k}_limit: u32", f"i{k}_step: u32", f"i{k}_site: u32"]
+        fields += [f"i{k}_o", *(f"i{k}_s{d}" for d in range(rank))]
+        fields += [f"i{k}_limit", f"i{k}_step", f"i{k}_site"]
     return fields
+
+
+def walk_fields(name: str, rank: int, count: int) -> list[str]:
+    """Of a walk over `rank` dimensions, through a tensor and `count` index tensors."""
+    fields = ["n", *(f"d{d}" for d in range(rank - 1)), f"{name}_o", *(f"{name}_s{d}" for d in range(rank))]
+    return fields + index_fields(rank, count)
 
 
 def index_words(axes, strides) -> list[int]:
@@ -68,7 +72,12 @@ def index_lines(rank: int, sizes: tuple[int, ...]) -> list[str]:
     return lines
 
 
-def index_bindings(sizes: tuple[int, ...]) -> list[tuple[str, str, str]]:
+def index_tag(sizes: tuple[int, ...]) -> str:
+    """A letter for each index tensor in the name of a program."""
+    return "".join(["li"[size == 4] for size in sizes])
+
+
+def index_bindings(sizes: tuple[int, ...]) -> list[Binding]:
     return [(f"b_i{k}", "read", "array<vec2<u32>>" if s == 8 else "array<u32>") for k, s in enumerate(sizes)]
 
 
@@ -92,24 +101,17 @@ def plan(shape, item: int, strides, offset: int, axes: list[Axis], caps: Caps, w
     if len(words) + 2 * windowed > MAX_WORDS or len(axes) + 3 > MAX_BINDINGS:
         raise Unsupported("webgpu: too many index tensors for one kernel")
     program = _program(item, rank, tuple(a.size for a in axes), vector, windowed, caps)
-    threads = -(-n // (4 * GROUPS[caps.kind]))
-    return Step(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+    return Step(program, packed(words), grid_of_fours(n, caps))
 
 
 @cache
 def _program(item: int, rank: int, sizes: tuple[int, ...], vector: bool, windowed: bool, caps: Caps) -> Program:
-    dtype, bare = raw.bits_of(item), raw.plain(caps)
-    fields = ["n: u32", *(f"d{d}: u32" for d in range(rank - 1)), "src_o: u32"]
-    fields += [f"src_s{d}: u32" for d in range(rank)] + index_fields(rank, len(sizes))
-    address = [*coordinates(rank), f"var at = {dot('src', rank)};", *index_lines(rank, sizes), "return at;"]
+    dtype, bare = bits.bits_of(item), bits.plain(caps)
     mode = "v" if vector else "e"
     # A GPU's threads take neighbours, a workgroup's width apart four times, where no two of them share a word.
     spread = caps.kind == "gpu" and item >= 4 and not vector and not windowed
     out = "v" if vector or not (windowed or spread) else elements.element_mode(dtype, bare, written=True)
-    bindings = [("b_src", "read", elements.array_type(dtype, mode, bare)), *index_bindings(sizes)]
-    bindings.append(("b_out", "read_write", elements.array_type(dtype, out, bare)))
     if windowed:
-        fields += ["window: u32", "window_end: u32"]
         main = _windowed(dtype, vector, bare)
     elif spread:
         main = _spread(dtype, WORKGROUP[caps.kind], bare)
@@ -123,23 +125,21 @@ def _program(item: int, rank: int, sizes: tuple[int, ...], vector: bool, windowe
             main.append(f"let v{lane} = {elements.read(dtype, 'b_src', f'at{lane}', bare)};")
             lanes.append(f"v{lane}")
         main += elements.write4(dtype, "b_out", "g", lanes, bare)
-    text = render(
+    return render_program(
+        f"index_{item}{mode}{rank}{index_tag(sizes)}{'_window' if windowed else ''}",
         "indexing/read.wgsl",
+        walk_fields("src", rank, len(sizes)) + (["window", "window_end"] if windowed else []),
+        [
+            ("b_src", "read", elements.array_type(dtype, mode, bare)),
+            *index_bindings(sizes),
+            ("b_out", "read_write", elements.array_type(dtype, out, bare)),
+        ],
         caps,
-        fields=fields,
-        bindings=bindings,
         guarded=True,
         spread=spread,
-        private=[],
-        address=address,
+        address=[*coordinates(rank), f"var at = {dot('src', rank)};", *index_lines(rank, sizes), "return at;"],
         main=main,
-        workgroup=WORKGROUP[caps.kind],
-        groups=GROUPS[caps.kind],
     )
-    access = "r" * (1 + len(sizes)) + "w"
-    tag = "".join("li"[s == 4] for s in sizes)
-    name = f"index_{item}{mode}{rank}{tag}{'_window' if windowed else ''}"
-    return Program(name, text, access, 4 * len(fields), guarded=True)
 
 
 def _spread(dtype, workgroup: int, caps: Caps) -> list[str]:

@@ -6,29 +6,28 @@ through per-element lists, see `link`.
 """
 
 from functools import cache
-from struct import pack
 
 from ...dtypes import DType, Unsupported, carrier
 from ...program import Caps, Program, Step
 from ..layout import collapse, grid, numel
-from ..pointwise.elementwise import WORKGROUP
-from ..text import bits as raw
-from ..text import elements
+from ..text import bits, elements
 from ..text.expression import Emitter, wgsl_type
-from ..text.render import render
-from .read import (  # fmt: skip
+from ..text.numbers import packed
+from ..text.render import render_program
+from .read import (
     MAX_BINDINGS,
     MAX_WORDS,
     Axis,
     coordinates,
     dot,
     index_bindings,
-    index_fields,
     index_lines,
+    index_tag,
     index_words,
+    walk_fields,
 )
 
-GROUPS = {"gpu": 1, "cpu": 8}  # elements per thread
+EACH = {"gpu": 1, "cpu": 8}  # elements per thread
 COMBINE = {"sum": "a + b", "prod": "a * b", "amax": "max(a, b)", "amin": "min(a, b)"}
 _F64 = {
     "amax": "where(a != a, a, where(b != b, b, where(a > b, a, b)))",
@@ -67,30 +66,28 @@ def plan(shape, dtype: DType, how: str, target, value, axes: list[Axis], caps: C
         words += [value[1], *source]
     if len(words) + 4 > MAX_WORDS or len(axes) + 3 > MAX_BINDINGS:
         raise Unsupported("webgpu: too many index tensors for one kernel")
-    kind = raw.bits_of(dtype.size) if how == "set" else dtype
+    kind = bits.bits_of(dtype.size) if how == "set" else dtype
     sizes = tuple(a.size for a in axes)
     program = _program(kind, how, rank, sizes, source is not None, vector, windowed, caps)
-    threads = -(-n // (4 if vector else GROUPS[caps.kind]))
-    return Step(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+    return Step(program, packed(words), grid(-(-n // (4 if vector else EACH[caps.kind])), caps))
 
 
 @cache
 def _program(
     dtype: DType, how: str, rank: int, sizes, tensor: bool, vector: bool, windowed: bool, caps: Caps
 ) -> Program:
-    bare = raw.plain(caps)
-    fields = ["n: u32", *(f"d{d}: u32" for d in range(rank - 1)), "dst_o: u32"]
-    fields += [f"dst_s{d}: u32" for d in range(rank)] + index_fields(rank, len(sizes))
-    fields += ["val_o: u32", *(f"val_s{d}: u32" for d in range(rank))] if tensor else []
-    fields += ["window: u32", "window_end: u32"] if windowed else []
-    fields += [] if tensor else raw.fields("value", dtype.size)
+    bare = bits.plain(caps)
+    fields = walk_fields("dst", rank, len(sizes))
+    fields += ["val_o", *(f"val_s{d}" for d in range(rank))] if tensor else []
+    fields += ["window", "window_end"] if windowed else []
+    fields += [] if tensor else bits.fields("value", dtype.size)
     main = coordinates(rank)
     bindings = []
     combine = None
     lanes = ["v"] * 4
     # The value is read before the indices are looked at: both are on their way at the same time.
     if not tensor:
-        main.append(f"let v = {raw.text('value', dtype.size)};")
+        main.append(f"let v = {bits.text('value', dtype.size)};")
     else:
         bindings.append(("b_val", "read", elements.array_type(dtype, "v" if vector else "e", bare)))
         main.append(f"let vi = {dot('val', rank)};")
@@ -109,22 +106,20 @@ def _program(
     else:
         store, kind, combine = _store(dtype, how, bare)
     bindings.append(("b_dst", "read_write", kind))
-    text = render(
+    tag = index_tag(sizes) + "c" * (not tensor) + "_window" * windowed
+    return render_program(
+        f"scatter_{how}_{dtype.short}{'v' if vector else ''}{rank}{tag}",
         "indexing/scatter.wgsl",
+        fields,
+        bindings,
         caps,
-        fields=fields,
-        bindings=bindings,
+        guarded=True,
         combine=combine,
         main=main,
         store=store,
-        workgroup=WORKGROUP[caps.kind],
-        groups=1 if vector else GROUPS[caps.kind],
+        each=1 if vector else EACH[caps.kind],
         lanes=4 if vector else 1,
     )
-    access = "r" * (len(sizes) + tensor) + "w"
-    tag = "".join("li"[s == 4] for s in sizes) + "c" * (not tensor) + "_window" * windowed
-    name = f"scatter_{how}_{dtype.short}{'v' if vector else ''}{rank}{tag}"
-    return Program(name, text, access, 4 * len(fields), guarded=True)
 
 
 def combiner(how: str, dtype: DType, caps: Caps) -> tuple[str, list[str]]:
@@ -155,10 +150,9 @@ def _store(dtype: DType, how: str, caps: Caps):
         raise Unsupported(f"webgpu: no atomic {how} of {dtype.name}")
     combine = None if how == "set" else combiner(how, dtype, caps)
     if dtype.packed:
-        per, shift = (2, 16) if dtype.size == 2 else (4, 8)
+        per, shift = elements.per_word(dtype)
         mask = "0xffffu" if dtype.size == 2 else "0xffu"
-        have = elements.read(dtype, "b_now", "at", caps).replace(f"b_now[(at) / {per}u]", "now")
-        joined = "v" if combine is None else f"combine({have}, v)"
+        joined = "v" if combine is None else f"combine({elements.read_word(dtype, 'now', 'at')}, v)"
         lines = [f"let shift = (at % {per}u) * {shift}u;"]
         place = f"b_dst[at / {per}u]"
         next_ = f"(now & ~({mask} << shift)) | ({elements.bits(dtype, joined)} << shift)"
@@ -199,56 +193,64 @@ def plan_link(shape, target, axes: list[Axis], caps: Caps) -> Step:
     if len(words) > MAX_WORDS or len(axes) + 3 > MAX_BINDINGS:
         raise Unsupported("webgpu: too many index tensors for one kernel")
     program = _link_program(rank, tuple(a.size for a in axes), caps)
-    threads = -(-n // GROUPS[caps.kind])
-    return Step(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+    return Step(program, packed(words), grid(-(-n // EACH[caps.kind]), caps))
 
 
 @cache
 def _link_program(rank: int, sizes, caps: Caps) -> Program:
-    fields = ["n: u32", *(f"d{d}: u32" for d in range(rank - 1)), "dst_o: u32"]
-    fields += [f"dst_s{d}: u32" for d in range(rank)] + index_fields(rank, len(sizes))
-    main = [
-        "let own = r;",
-        *coordinates(rank),
-        f"var at = {dot('dst', rank)};",
-        "bad = false;",
-        *index_lines(rank, sizes),
-    ]
-    bindings = [*index_bindings(sizes), ("b_head", "read_write", "array<atomic<i32>>"),
-                ("b_next", "read_write", "array<i32>")]  # fmt: skip
-    text = render(
+    return render_program(
+        f"scatter_link_{rank}{index_tag(sizes)}",
         "indexing/scatter.wgsl",
+        walk_fields("dst", rank, len(sizes)),
+        [
+            *index_bindings(sizes),
+            ("b_head", "read_write", "array<atomic<i32>>"),
+            ("b_next", "read_write", "array<i32>"),
+        ],
         caps,
-        fields=fields,
-        bindings=bindings,
+        guarded=True,
         combine=None,
-        main=main,
+        main=[
+            "let own = r;",
+            *coordinates(rank),
+            f"var at = {dot('dst', rank)};",
+            "bad = false;",
+            *index_lines(rank, sizes),
+        ],
         store=["b_next[own] = atomicExchange(&b_head[at], i32(own));"],
-        workgroup=WORKGROUP[caps.kind],
-        groups=GROUPS[caps.kind],
+        each=EACH[caps.kind],
         lanes=1,
     )
-    tag = "".join("li"[s == 4] for s in sizes)
-    return Program(f"scatter_link_{rank}{tag}", text, "r" * len(sizes) + "ww", 4 * len(fields), guarded=True)
 
 
 WALK = 32768  # list elements per dispatch: a software driver stops silently after 65,535 loop trips
 
 
+def plan_walk(dtype: DType, how: str, n: int, caps: Caps) -> Step:
+    """Joins up to WALK more elements of each list into a contiguous target of n elements: binds value, next, head,
+    target."""
+    return Step(_walk_program(dtype, how, caps), packed([n]), grid(n, caps))
+
+
 @cache
-def walk_program(dtype: DType, how: str, caps: Caps) -> Program:
-    """Joins up to WALK more elements of each list into a contiguous target: binds value, next, head, target."""
+def _walk_program(dtype: DType, how: str, caps: Caps) -> Program:
     type_, body = combiner(how, dtype, caps)
-    text = render(
+    kind = elements.array_type(dtype, "e", caps)
+    return render_program(
+        f"scatter_walk_{how}_{dtype.short}",
         "indexing/scatter_walk.wgsl",
+        ["n"],
+        [
+            ("b_val", "read", kind),
+            ("b_next", "read", "array<i32>"),
+            ("b_head", "read_write", "array<i32>"),
+            ("b_dst", "read_write", kind),
+        ],
         caps,
-        value=elements.array_type(dtype, "e", caps),
         read_value=elements.read(dtype, "b_val", "u32(cursor)", caps),
         read_target=elements.read(dtype, "b_dst", "at", caps),
         write_target=elements.write(dtype, "b_dst", "at", "acc", caps),
         type=type_,
         combine=body,
         steps=WALK,
-        workgroup=WORKGROUP[caps.kind],
     )
-    return Program(f"scatter_walk_{how}_{dtype.short}", text, "rrww", 4)

@@ -1,7 +1,4 @@
 {% include "text/interface.wgsl" %}
-@group(0) @binding({{ bindings | length }}) var<storage, read_write> faults: array<atomic<u32>>;
-
-{% include "text/faults.wgsl" %}
 {% if combine %}
 
 fn combine(a: {{ combine[0] }}, b: {{ combine[0] }}) -> {{ combine[0] }} {
@@ -28,8 +25,8 @@ fn put(element: u32) {
 @compute @workgroup_size({{ workgroup }})
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
     let thread = gid.x + gid.y * nwg.x * {{ workgroup }}u;
-    for (var u = 0u; u < {{ groups }}u; u++) {
-        let element = (thread * {{ groups }}u + u) * {{ lanes }}u;
+    for (var u = 0u; u < {{ each }}u; u++) {
+        let element = (thread * {{ each }}u + u) * {{ lanes }}u;
         if (element >= p.n) {
             return;
         }

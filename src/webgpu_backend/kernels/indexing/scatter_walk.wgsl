@@ -1,10 +1,4 @@
-struct P {
-    n: u32,
-}
-@group(0) @binding(0) var<storage, read> b_val: {{ value }};
-@group(0) @binding(1) var<storage, read> b_next: array<i32>;
-@group(0) @binding(2) var<storage, read_write> b_head: array<i32>;
-@group(0) @binding(3) var<storage, read_write> b_dst: {{ value }};
+{% include "text/interface.wgsl" %}
 
 fn combine(a: {{ type }}, b: {{ type }}) -> {{ type }} {
 {% for line in combine %}

@@ -6,14 +6,13 @@ memory. Matrices come with a row and a column stride, so that a transpose is an 
 """
 
 from functools import cache
-from struct import pack
 from typing import NamedTuple
 
-from ...dtypes import ALL, DType
-from ...program import Caps, Program
-from ..layout import grid, spread
-from ..pointwise.elementwise import WORKGROUP
-from ..text.render import render
+from ...dtypes import DType
+from ...program import Caps, Program, Step
+from ..layout import WORKGROUP, grid, spread
+from ..text.numbers import packed
+from ..text.render import render_program
 
 # Software adapters stop an invocation after 65,535 loop trips in all: callers split what would pass this.
 TRIPS = 50_000
@@ -131,12 +130,14 @@ def rows_of(rows: int, dtype: DType, caps: Caps) -> tuple[int, int, int] | None:
     return (team, min(held // 2, held // each), each) if each else None
 
 
-def plan(name: str, dtype: DType, matrices: tuple[Matrices, ...], batch: int, team: int, caps: Caps, **scalars):
-    """The program, its parameters and grid; `team` is the team's size, ignored by kernels with a thread a column."""
+def plan(
+    name: str, dtype: DType, matrices: tuple[Matrices, ...], batch: int, team: int, caps: Caps, **scalars: int
+) -> Step:
+    """Binds the kernel's matrices and vectors. `team` is the team's size, ignored by kernels with a thread a column."""
     kernel = KERNELS[name]
     size = team if kernel.team else WORKGROUP[caps.kind]
-    groups = spread(batch, caps) if kernel.team else grid(batch * scalars["columns"], size, caps)
-    return _program(name, dtype.name, size, 0, 1, caps), _params(kernel, batch, matrices, scalars), groups
+    groups = spread(batch, caps) if kernel.team else grid(batch * scalars["columns"], caps)
+    return Step(_program(name, dtype, size, 0, 1, caps), _params(kernel, batch, matrices, scalars), groups)
 
 
 def near_of(name: str, n: int, dtype: DType, caps: Caps) -> tuple[int, int] | None:
@@ -147,37 +148,31 @@ def near_of(name: str, n: int, dtype: DType, caps: Caps) -> tuple[int, int] | No
     return (width, threads) if caps.kind == "gpu" and width and room <= caps.workgroup_bytes else None
 
 
-def panel(name: str, dtype: DType, matrices: tuple[Matrices, ...], groups: int, size: tuple, caps: Caps, **scalars):
+def plan_panel(
+    name: str, dtype: DType, matrices: tuple[Matrices, ...], batch: int, groups: int, size: tuple[int, int, int],
+    caps: Caps, **scalars: int,
+) -> Step:  # fmt: skip
     """As plan, for kernels of registers or workgroup memory: every matrix has `groups` workgroups. `size` is their
     threads, the columns (or rows) for which there is room, and the rows of a thread."""
-    kernel, batch = KERNELS[name], scalars.pop("batch")
-    program = _program(name, dtype.name, *size, caps)
-    return program, _params(kernel, batch, matrices, scalars), spread(batch * groups, caps)
+    params = _params(KERNELS[name], batch, matrices, scalars)
+    return Step(_program(name, dtype, *size, caps), params, spread(batch * groups, caps))
 
 
-def _params(kernel: Kernel, batch: int, matrices: tuple[Matrices, ...], scalars) -> bytes:
-    words = [batch, *(scalars[s] for s in kernel.scalars)]
-    for m in matrices:
-        words.extend(m)
-    return pack(f"<{len(words)}I", *words)
+def _params(kernel: Kernel, batch: int, matrices: tuple[Matrices, ...], scalars: dict[str, int]) -> bytes:
+    return packed([batch, *(scalars[s] for s in kernel.scalars), *(word for m in matrices for word in m)])
 
 
 @cache
-def _program(name: str, dtype_name: str, workgroup: int, width: int, rows: int, caps: Caps) -> Program:
-    kernel, dtype = KERNELS[name], ALL[dtype_name]
-    complex_ = dtype_name == "complex64"
+def _program(name: str, dtype: DType, workgroup: int, width: int, rows: int, caps: Caps) -> Program:
+    kernel, complex_ = KERNELS[name], dtype.name == "complex64"
     element = "vec2<f32>" if complex_ else "f32"
-    fields = ["batch", *kernel.scalars]
-    for matrix, _ in kernel.matrices:
-        fields += [f"{matrix}_{f}" for f in "obrc"]
-    access = "".join(a for _, a in kernel.matrices) + "".join(a for _, a, _ in kernel.vectors)
     word = {"r": "read", "w": "read_write"}
-    bindings = [(n, word[a], element) for n, a in kernel.matrices]
-    bindings += [(n, word[a], element if t == "E" else t) for n, a, t in kernel.vectors]
-    text = render(
-        kernel.template, caps, name=name, fields=fields, bindings=bindings, element=element, complex=complex_,
-        workgroup=workgroup, longest=LONGEST, side=16 if workgroup >= 256 else 8, width=width, rows=rows,
-        columns=COLUMNS, tile=TILE,
-    )  # fmt: skip
+    bindings = [(n, word[a], f"array<{element}>") for n, a in kernel.matrices]
+    bindings += [(n, word[a], f"array<{element if t == 'E' else t}>") for n, a, t in kernel.vectors]
     kept = f"_{width}x{rows}" if width else ""
-    return Program(f"{name}_{dtype.short}_{workgroup}{kept}", text, access, 4 * len(fields))
+    return render_program(
+        f"{name}_{dtype.short}_{workgroup}{kept}", kernel.template,
+        ["batch", *kernel.scalars, *(f"{matrix}_{f}" for matrix, _ in kernel.matrices for f in "obrc")], bindings, caps,
+        name=name, element=element, complex=complex_, workgroup=workgroup, longest=LONGEST,
+        side=16 if workgroup >= 256 else 8, width=width, rows=rows, columns=COLUMNS, tile=TILE,
+    )  # fmt: skip

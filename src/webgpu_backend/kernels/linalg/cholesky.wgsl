@@ -1,15 +1,12 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
+{% block declarations %}
 {% include "linalg/team.wgsl" %}
 var<workgroup> pivot: f32;
 const SIDE = {{ side }}u;
 
 // a = L L^H in the lower triangle, column by column; nothing above the diagonal is read or written.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     let o = p.a_o + b * p.a_b;
     let down = t % SIDE;
     let across = t / SIDE;
@@ -43,4 +40,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         }
         meet();
     }
-}
+{% endblock %}

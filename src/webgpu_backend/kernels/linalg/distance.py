@@ -3,10 +3,12 @@
 from functools import cache
 from struct import pack
 
-from ...program import Caps, Program
+from ...program import Caps, Program, Step
 from ..layout import grid
-from ..pointwise.elementwise import WORKGROUP
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import render_program
+
+_FIELDS = ("n", "rows", "others", "width", "x_o", "y_o", "grad_o", "dist_o", "power: f32")
 
 
 def norm_of(power: float) -> str:
@@ -15,26 +17,26 @@ def norm_of(power: float) -> str:
     return "low" if power < 2.0 else "high"
 
 
-def plan(pairs: bool, backward: bool, power: float, threads: int, sizes: tuple[int, int, int], offsets, caps: Caps):
-    """`sizes` are the rows, the other rows and their width; `offsets` are where x, y, grad and the distances begin."""
-    program = _program(pairs, backward, norm_of(power), caps)
-    exponent = power if norm_of(power) in ("low", "high") else 0.0
-    params = pack("<8If", threads, *sizes, *offsets, exponent)
-    return program, params, grid(threads, WORKGROUP[caps.kind], caps)
+def plan(
+    pairs: bool, backward: bool, power: float, threads: int, sizes: tuple[int, int, int], offsets, caps: Caps
+) -> Step:
+    """`sizes` are the rows, the other rows and their width; `offsets` are where x, y, grad and the distances begin.
+    Binds those of them that there are, and the result."""
+    norm = norm_of(power)
+    params = packed([threads, *sizes, *offsets]) + pack("<f", power if norm in ("low", "high") else 0.0)
+    return Step(_program(pairs, backward, norm, caps), params, grid(threads, caps))
 
 
 @cache
 def _program(pairs: bool, backward: bool, norm: str, caps: Caps) -> Program:
     names = ["x"] + ([] if pairs else ["y"]) + (["grad", "dist"] if backward else [])
-    bindings = [(n, "read") for n in names] + [("out", "read_write")]
-    text = render(
+    return render_program(
+        f"{'pdist' if pairs else 'cdist'}{'_backward' if backward else ''}_{norm}",
         "linalg/distance.wgsl",
+        _FIELDS,
+        [*((n, "read", "array<f32>") for n in names), ("out", "read_write", "array<f32>")],
         caps,
-        bindings=bindings,
         pairs=pairs,
         backward=backward,
         norm=norm,
-        workgroup=WORKGROUP[caps.kind],
     )
-    name = f"{'pdist' if pairs else 'cdist'}{'_backward' if backward else ''}_{norm}"
-    return Program(name, text, "r" * len(names) + "w", 36)

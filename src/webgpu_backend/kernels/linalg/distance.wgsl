@@ -1,18 +1,5 @@
 // Distances between rows, and their gradient: "cdist" has two sets of rows, "pdist" the pairs of one.
-struct P {
-    n: u32,
-    rows: u32,
-    others: u32,
-    width: u32,
-    x_o: u32,
-    y_o: u32,
-    grad_o: u32,
-    dist_o: u32,
-    power: f32,
-}
-{% for name, access in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: array<f32>;
-{% endfor %}
+{% include "text/interface.wgsl" %}
 
 fn sign_of(d: f32) -> f32 {
     return select(select(0.0, -1.0, d < 0.0), 1.0, d > 0.0);

@@ -1,14 +1,11 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
+{% block declarations %}
 {% include "linalg/team.wgsl" %}
 {% include "linalg/jacobi.wgsl" %}
 
 // Two-sided Jacobi for a Hermitian a whose largest element is 1: all rotations of a round, then rows, then columns.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     let o = p.a_o + b * p.a_b;
     let half = (p.n + 1u) / 2u;
     let ro = b * half * 4u;
@@ -81,4 +78,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         state[2u * b] = finished;
         state[2u * b + 1u] = atomicLoad(&moved);
     }
-}
+{% endblock %}

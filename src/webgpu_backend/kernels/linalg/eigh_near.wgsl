@@ -1,6 +1,7 @@
-{% include "linalg/head.wgsl" %}
-{% include "linalg/jacobi.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
 {% set pitch = width + 1 %}
+{% block declarations %}
+{% include "linalg/jacobi.wgsl" %}
 const TEAM = {{ workgroup }}u;
 var<workgroup> near: array<E, {{ width * pitch }}>;
 var<workgroup> basis: array<E, {{ width * pitch }}>;
@@ -8,12 +9,8 @@ var<workgroup> rotations: array<vec4<f32>, {{ width // 2 }}>;
 
 // As eigh, of up to {{ width }} rows, all in workgroup memory. A thread turns the rows and the columns of a block of four elements
 // at once: where two pairs cross.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     let half = (p.n + 1u) / 2u;
     for (var e = t; e < p.n * p.n; e += TEAM) {
         let i = e / p.n;
@@ -93,4 +90,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
     for (var e = t; e < p.n * p.n; e += TEAM) {
         v[p.v_o + b * p.v_b + e / p.n * p.v_r + e % p.n * p.v_c] = basis[e / p.n * {{ pitch }}u + e % p.n];
     }
-}
+{% endblock %}

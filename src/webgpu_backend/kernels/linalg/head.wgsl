@@ -1,11 +1,4 @@
-struct P {
-{% for field in fields %}
-    {{ field }}: u32,
-{% endfor %}
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: array<{{ type }}>;
-{% endfor %}
+{% include "text/interface.wgsl" %}
 
 alias E = {{ element }};
 {% if complex %}

@@ -1,4 +1,5 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
+{% block declarations %}
 {% include "linalg/team.wgsl" %}
 
 // a becomes z^-1 a z, a matrix of zeros below its first subdiagonal: rows and columns that stand alone go to the ends,
@@ -104,12 +105,8 @@ fn balance(t: u32, first: u32, end: u32) {
     }
 }
 
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     ao = p.a_o + b * p.a_b;
     zo = p.z_o + b * p.z_b;
     var first = 0u;
@@ -198,4 +195,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         state[4u * b + 2u] = first;
         state[4u * b + 3u] = end;
     }
-}
+{% endblock %}

@@ -1,13 +1,10 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
+{% block declarations %}
 {% include "linalg/team.wgsl" %}
 
 // Columns first..last of a Householder QR in place, with LAPACK's signs: R above the diagonal, the vectors below it.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     let o = p.a_o + b * p.a_b;
     for (var k = p.first; k < p.last; k = k + 1u) {
         // In units of the column's largest element: squares of very large or small ones leave float32.
@@ -58,4 +55,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         }
         meet();
     }
-}
+{% endblock %}

@@ -1,5 +1,6 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
 {% set slices = workgroup // width %}
+{% block declarations %}
 const W = {{ width }}u;
 const SLICES = {{ slices }}u;
 var<workgroup> dots: array<E, {{ workgroup }}>;
@@ -8,12 +9,8 @@ var<workgroup> highs: array<f32, {{ slices }}>;
 
 // {{ width }} columns of a Householder QR in place, with LAPACK's signs: R above the diagonal, the vectors below it. Rows of the panel
 // are copied to `rows`, where neighbouring threads have neighbouring columns of one; each slice of threads has every {{ slices }}th row.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     let o = p.a_o + b * p.a_b + p.first * (p.a_r + p.a_c);
     let r = b * p.m * W;
     let j = t % W;
@@ -85,4 +82,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         storageBarrier();
         workgroupBarrier();
     }
-}
+{% endblock %}

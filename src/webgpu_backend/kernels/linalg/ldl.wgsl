@@ -1,4 +1,5 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
+{% block declarations %}
 {% include "linalg/team.wgsl" %}
 var<workgroup> place: array<u32, TEAM>;
 var<workgroup> chosen: vec3<u32>;  // the row that comes up, the size of the step, the column with the largest element
@@ -29,12 +30,8 @@ fn swap(i: u32, j: u32, conjugate: bool) {
 }
 
 // Bunch and Kaufman's factorisation of the lower triangle, as LAPACK's sytf2 and hetf2, from column state[b] to `last`.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     let o = p.a_o + b * p.a_b;
     let n = p.n;
     if (t == 0u) {
@@ -161,4 +158,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
     if (t == 0u) {
         state[b] = k;
     }
-}
+{% endblock %}

@@ -1,4 +1,5 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_column.wgsl" %}
+{% block declarations %}
 
 fn op(x: E) -> E { return conj_if(x, p.hermitian); }
 
@@ -14,13 +15,8 @@ fn swap(i: u32, j: u32) {
 }
 
 // x = (L D op(L)^T)^-1 x with the factors of ldl, as LAPACK's sytrs and hetrs; a thread has one column of x.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let thread = gid.x + gid.y * nwg.x * {{ workgroup }}u;
-    if (thread >= p.batch * p.columns) {
-        return;
-    }
-    let b = thread / p.columns;
+{% endblock %}
+{% block body %}
     let n = p.n;
     let o = p.a_o + b * p.a_b;
     let xo = p.x_o + b * p.x_b + (thread % p.columns) * p.x_c;
@@ -71,4 +67,4 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
         swap(xo + last * p.x_r, xo + row_of(pivot) * p.x_r);
         left = start;
     }
-}
+{% endblock %}

@@ -1,15 +1,12 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
+{% block declarations %}
 {% include "linalg/team.wgsl" %}
 var<workgroup> place: array<u32, TEAM>;
 var<workgroup> chosen: u32;
 
 // a = P L U in place with partial pivoting; rows are swapped within these columns only.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     let o = p.a_o + b * p.a_b;
     // Threads along the rows, as many as there are; the others take other columns.
     var side = TEAM;
@@ -85,4 +82,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         }
         meet();
     }
-}
+{% endblock %}

@@ -1,14 +1,11 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
+{% block declarations %}
 var<workgroup> rows: array<u32, {{ width }}>;
 var<workgroup> other: array<u32, {{ width }}>;
 
 // Row exchanges of an LU factorisation, in order or backwards, as what they make of the rows' numbers.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     for (var i = t; i < p.rows; i += {{ workgroup }}u) {
         rows[i] = i;
         // A pivot that is no row cannot be raised from here: it must not lead outside of the matrix.
@@ -27,4 +24,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
     for (var i = t; i < p.rows; i += {{ workgroup }}u) {
         numbers[b * p.rows + i] = vec2<u32>(rows[i], 0u);
     }
-}
+{% endblock %}

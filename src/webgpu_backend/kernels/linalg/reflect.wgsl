@@ -1,13 +1,9 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_column.wgsl" %}
+{% block declarations %}
 
 // x = H(first) .. H(last - 1) x, or in the other order, for H = 1 - tau v v^H; a thread has one column of x.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let thread = gid.x + gid.y * nwg.x * {{ workgroup }}u;
-    if (thread >= p.batch * p.columns) {
-        return;
-    }
-    let b = thread / p.columns;
+{% endblock %}
+{% block body %}
     let o = p.a_o + b * p.a_b;
     let xo = p.x_o + b * p.x_b + (thread % p.columns) * p.x_c;
     for (var s = p.first; s < p.last; s = s + 1u) {
@@ -22,4 +18,4 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
             x[xo + i * p.x_r] = x[xo + i * p.x_r] - mul(conj_if(a[o + i * p.a_r + k * p.a_c], p.conjugate), along);
         }
     }
-}
+{% endblock %}

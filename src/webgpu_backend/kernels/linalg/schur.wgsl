@@ -1,4 +1,5 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
+{% block declarations %}
 {% include "linalg/team.wgsl" %}
 
 // From Hessenberg to Schur form: LAPACK's {{ "clahqr" if complex else "slahqr" }}, whose deflations give eigenvalues their order. All threads
@@ -414,12 +415,8 @@ fn settle(t: u32, l: u32, i: u32) {
 }
 {% endif %}
 
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     ao = p.a_o + b * p.a_b;
     zo = p.z_o + b * p.z_b;
     var live = state[4u * b];
@@ -475,4 +472,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         state[4u * b] = select(0u, live, live > first);
         state[4u * b + 1u] = kicks;
     }
-}
+{% endblock %}

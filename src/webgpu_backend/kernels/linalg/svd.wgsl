@@ -1,14 +1,11 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
+{% block declarations %}
 {% include "linalg/team.wgsl" %}
 {% include "linalg/jacobi.wgsl" %}
 
 // One-sided Jacobi: the columns of a become orthogonal, v collects the rotations. A thread has a pair of columns.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     let o = p.a_o + b * p.a_b;
     if (t == 0u) {
         finished = state[2u * b];
@@ -67,4 +64,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         state[2u * b] = finished;
         state[2u * b + 1u] = atomicLoad(&moved);
     }
-}
+{% endblock %}

@@ -1,7 +1,8 @@
-{% include "linalg/head.wgsl" %}
-{% include "linalg/jacobi.wgsl" %}
+{% extends "linalg/each_matrix.wgsl" %}
 {% set pitch = width + 1 %}
 {% set threads = workgroup * 2 // width %}
+{% block declarations %}
+{% include "linalg/jacobi.wgsl" %}
 const TEAM = {{ workgroup }}u;
 var<workgroup> near: array<E, {{ width * pitch }}>;
 {% if name == "svd_near" %}
@@ -10,12 +11,8 @@ var<workgroup> basis: array<E, {{ width * pitch }}>;
 var<workgroup> parts: array<vec4<f32>, {{ workgroup }}>;
 
 // As svd, of up to {{ width }} rows and columns, all in workgroup memory, column by column. {{ threads }} threads have a pair of columns.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let b = wid.x + wid.y * nwg.x;
-    if (b >= p.batch) {
-        return;
-    }
+{% endblock %}
+{% block body %}
     for (var e = t; e < p.n * p.n; e += TEAM) {
         let i = e / p.n;
         let j = e % p.n;
@@ -84,4 +81,4 @@ fn main(@builtin(local_invocation_index) t: u32, @builtin(workgroup_id) wid: vec
         v[p.v_o + b * p.v_b + i * p.v_r + j * p.v_c] = basis[j * {{ pitch }}u + i];
 {% endif %}
     }
-}
+{% endblock %}

@@ -1,13 +1,9 @@
-{% include "linalg/head.wgsl" %}
+{% extends "linalg/each_column.wgsl" %}
+{% block declarations %}
 
 // Row exchanges first..last of an LU factorisation, in that order or backwards; a thread has one column.
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let thread = gid.x + gid.y * nwg.x * {{ workgroup }}u;
-    if (thread >= p.batch * p.columns) {
-        return;
-    }
-    let b = thread / p.columns;
+{% endblock %}
+{% block body %}
     let o = p.a_o + b * p.a_b + (thread % p.columns) * p.a_c;
     for (var s = p.first; s < p.last; s = s + 1u) {
         let k = select(s, p.first + p.last - 1u - s, p.backwards != 0u);
@@ -17,4 +13,4 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
         a[o + k * p.a_r] = a[o + row * p.a_r];
         a[o + row * p.a_r] = x;
     }
-}
+{% endblock %}

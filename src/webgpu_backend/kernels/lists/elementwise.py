@@ -5,16 +5,17 @@ their buffers; floats only, computed in f32.
 """
 
 from functools import cache
-from struct import pack
+from itertools import accumulate
 from typing import NamedTuple
 
 from ...dtypes import DType
-from ...program import Caps, Program
-from ..layout import spread
-from ..pointwise.elementwise import GROUPS, WORKGROUP, Spec
+from ...program import Caps, Program, Step
+from ..layout import GROUPS, WORKGROUP, spread
+from ..pointwise.elementwise import Spec
 from ..text import elements
 from ..text.expression import Emitter
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import Binding, render_program
 
 MAX_SLOTS = {"gpu": 16, "cpu": 8}
 SMALL = 2048  # elements up to which tensors share on a software adapter: each of its threads walks every slot's branch
@@ -46,84 +47,117 @@ def share(counts: list[int], limit: int, caps: Caps) -> int:
     return limit if len(counts) >= limit and max(counts[:limit]) <= SMALL else 1
 
 
-@cache
-def program(
-    spec: Spec, operands: tuple[Operand, ...], outputs: tuple[tuple[DType, int | None], ...], slots: int, caps: Caps
-) -> Program:
-    """`outputs` are (dtype, the input whose buffer it shares or None).
+Outputs = tuple[tuple[DType, int | None], ...]  # dtype, and the input whose buffer it shares or None
 
-    Parameters: each slot's groups of four and the workgroup after its last; then numbers, for all or slot by slot.
-    """
+
+def plan(
+    spec: Spec, operands: tuple[Operand, ...], outputs: Outputs, counts: list[int], bindings: tuple, caps: Caps
+) -> Step:
+    """A dispatch over tensors of these element counts, which it means. Binds, tensor by tensor, its inputs and its
+    outputs that share no input's buffer, then what all tensors have in common. Numbers follow the parameters: for each
+    input in turn one for all or one for each tensor, then the scalars."""
+    per = WORKGROUP[caps.kind] * GROUPS[caps.kind]
+    groups = [-(-n // 4) for n in counts]
+    stops = ends([-(-n // per) for n in groups])
+    program = _program(spec, operands, outputs, len(counts), caps)
+    return Step(program, packed(groups + stops), spread(stops[-1], caps), bindings, meaning=len(counts))
+
+
+def ends(groups: list[int]) -> list[int]:
+    """The workgroup after the last of each tensor, of tensors that have so many."""
+    return [*accumulate(groups)]
+
+
+@cache
+def _program(spec: Spec, operands: tuple[Operand, ...], outputs: Outputs, slots: int, caps: Caps) -> Program:
     outs = [f"out{k}" for k in range(len(outputs))]
     names = [*spec.inputs, *spec.scalars]
-    body = Emitter(dict.fromkeys(names, "f32"), {}, caps.i64).program(spec.source, [(o, "f32") for o in outs])
-    fields = [f"count{k}: u32" for k in range(slots)] + [f"stop{k}: u32" for k in range(slots)]
+    varying = [n for n, o in zip(spec.inputs, operands) if o.kind in "ten"]
+    numbers = [f"p.s_{s}" for s in spec.scalars]
+    tags = "_".join(o.dtype.short if o.dtype else o.kind for o in operands)
+    return render_program(
+        f"{spec.name}_list{slots}_{tags}",
+        "lists/elementwise.wgsl",
+        _fields(spec, operands, slots),
+        _bindings(spec, operands, outputs, slots, caps),
+        caps,
+        arguments=", ".join(f"{n}: f32" for n in names),
+        outs=outs,
+        body=Emitter(dict.fromkeys(names, "f32"), {}, caps.i64).program(spec.source, [(o, "f32") for o in outs]),
+        common=_common(spec, operands, caps),
+        varying=varying,
+        lanes=[
+            ", ".join([f"in_{n}.{c}" if n in varying else f"in_{n}" for n in spec.inputs] + numbers) for c in "xyzw"
+        ],
+        loads=[_loads(spec, operands, k, caps) for k in range(slots)],
+        stores=[_stores(spec, outputs, k, caps) for k in range(slots)],
+    )
+
+
+def _fields(spec: Spec, operands: tuple[Operand, ...], slots: int) -> list[str]:
+    """Each slot's groups of four and the workgroup after its last; then numbers, for all or slot by slot."""
+    fields = [f"count{k}" for k in range(slots)] + [f"stop{k}" for k in range(slots)]
+    for name, operand in zip(spec.inputs, operands):
+        if operand.kind == "s":
+            fields.append(f"s_{name}: f32")
+        elif operand.kind == "n":
+            fields += [f"s_{name}{k}: f32" for k in range(slots)]
+    return fields + [f"s_{name}: f32" for name in spec.scalars]
+
+
+def _bindings(
+    spec: Spec, operands: tuple[Operand, ...], outputs: Outputs, slots: int, caps: Caps
+) -> list[Binding]:  # fmt: skip
+    """The tensors of each slot in turn, then what all slots read."""
+    bindings = []
     shared = {target for _, target in outputs}
-    bindings: list[tuple[str, str, str]] = []
-    loads: list[list[str]] = []
-    stores: list[list[str]] = []
+    modes = {"t": "v", "e": "e"}
     for k in range(slots):
-        load, store = [], []
         for i, (name, operand) in enumerate(zip(spec.inputs, operands)):
-            var = f"b{k}_{name}"
-            if operand.kind == "t":
-                text, got = elements.read4(operand.dtype, var, "g", "got", caps)
-                load += ["{", *text, f"    in_{name} = vec4<f32>({', '.join(got)});", "}"]
-                access = "read_write" if i in shared else "read"
-                bindings.append((var, access, elements.array_type(operand.dtype, "v", caps)))
-            elif operand.kind == "e":
-                load.append(f"in_{name} = vec4<f32>({elements.read(operand.dtype, var, '0u', caps)});")
-                bindings.append((var, "read", elements.array_type(operand.dtype, "e", caps)))
-            elif operand.kind == "n":
-                load.append(f"in_{name} = vec4<f32>(p.s_{name}{k});")
-        for out, (dtype, target) in zip(outs, outputs):
-            var = f"b{k}_{out if target is None else spec.inputs[target]}"
-            store += elements.write4(dtype, var, "g", [f"y{lane}.{out}" for lane in range(4)], caps)
+            if operand.kind in modes:
+                access = "read_write" if operand.kind == "t" and i in shared else "read"
+                bindings.append(
+                    (f"b{k}_{name}", access, elements.array_type(operand.dtype, modes[operand.kind], caps))
+                )  # fmt: skip
+        for number, (dtype, target) in enumerate(outputs):
             if target is None:
-                bindings.append((var, "read_write", elements.array_type(dtype, "v", caps)))
-        loads.append(load)
-        stores.append(store)
-    common = []
+                bindings.append((f"b{k}_out{number}", "read_write", elements.array_type(dtype, "v", caps)))
     for name, operand in zip(spec.inputs, operands):
         if operand.kind == "c":
             bindings.append((f"b_{name}", "read", elements.array_type(operand.dtype, "e", caps)))
+    return bindings
+
+
+def _common(spec: Spec, operands: tuple[Operand, ...], caps: Caps) -> list[tuple[str, str]]:
+    """Inputs that are one value for all slots, with their texts."""
+    common = []
+    for name, operand in zip(spec.inputs, operands):
+        if operand.kind == "c":
             common.append((name, elements.read(operand.dtype, f"b_{name}", "0u", caps)))
         elif operand.kind == "s":
-            fields.append(f"s_{name}: f32")
             common.append((name, f"p.s_{name}"))
+    return common
+
+
+def _loads(spec: Spec, operands: tuple[Operand, ...], k: int, caps: Caps) -> list[str]:
+    """Statements that read the inputs of slot k, four elements of each."""
+    lines = []
+    for name, operand in zip(spec.inputs, operands):
+        var = f"b{k}_{name}"
+        if operand.kind == "t":
+            text, got = elements.read4(operand.dtype, var, "g", "got", caps)
+            lines += ["{", *text, f"    in_{name} = vec4<f32>({', '.join(got)});", "}"]
+        elif operand.kind == "e":
+            lines.append(f"in_{name} = vec4<f32>({elements.read(operand.dtype, var, '0u', caps)});")
         elif operand.kind == "n":
-            fields += [f"s_{name}{k}: f32" for k in range(slots)]
-    fields += [f"s_{name}: f32" for name in spec.scalars]
-    varying = [n for n, o in zip(spec.inputs, operands) if o.kind in "ten"]
-    numbers = [f"p.s_{s}" for s in spec.scalars]
-    lanes = [", ".join([f"in_{n}.{c}" if n in varying else f"in_{n}" for n in spec.inputs] + numbers) for c in "xyzw"]
-    text = render(
-        "lists/elementwise.wgsl",
-        caps,
-        fields=fields,
-        bindings=bindings,
-        arguments=", ".join(f"{n}: f32" for n in names),
-        outs=outs,
-        body=body,
-        common=common,
-        varying=varying,
-        lanes=lanes,
-        loads=loads,
-        stores=stores,
-        workgroup=WORKGROUP[caps.kind],
-        groups=GROUPS[caps.kind],
-    )
-    access = "".join("r" if a == "read" else "w" for _, a, _ in bindings)
-    tags = "_".join(o.dtype.short if o.dtype else o.kind for o in operands)
-    return Program(f"{spec.name}_list{slots}_{tags}", text, access, 4 * len(fields))
+            lines.append(f"in_{name} = vec4<f32>(p.s_{name}{k});")
+    return lines
 
 
-def params(counts: list[int], caps: Caps) -> tuple[bytes, tuple[int, int, int]]:
-    """The parameters that lead, and the grid, for tensors of these element counts."""
-    per = WORKGROUP[caps.kind] * GROUPS[caps.kind]
-    groups = [-(-n // 4) for n in counts]
-    ends, end = [], 0
-    for n in groups:
-        end += -(-n // per)
-        ends.append(end)
-    return pack(f"<{2 * len(counts)}I", *groups, *ends), spread(end, caps)
+def _stores(spec: Spec, outputs: Outputs, k: int, caps: Caps) -> list[str]:
+    """Statements that write the outputs of slot k."""
+    lines = []
+    for number, (dtype, target) in enumerate(outputs):
+        var = f"b{k}_out{number}" if target is None else f"b{k}_{spec.inputs[target]}"
+        lines += elements.write4(dtype, var, "g", [f"y{lane}.out{number}" for lane in range(4)], caps)
+    return lines

@@ -4,14 +4,14 @@ Tensors are contiguous and start their buffers; floats only, computed in f32.
 """
 
 from functools import cache
-from struct import pack
 
 from ...dtypes import DType
-from ...program import Caps, Program
+from ...program import Caps, Program, Step
 from ..layout import spread
 from ..text import elements
-from ..text.render import render
-from .elementwise import MAX_SLOTS
+from ..text.numbers import packed
+from ..text.render import Binding, render_program
+from .elementwise import MAX_SLOTS, ends
 
 THREADS = 256
 EACH = 16  # groups of four that a thread reads
@@ -27,35 +27,33 @@ def slots(caps: Caps) -> int:
     return min(MAX_SLOTS[caps.kind], caps.max_bindings - 1)
 
 
-def params(counts: list[int], first: int, caps: Caps) -> tuple[bytes, tuple[int, int, int]]:
-    """For tensors of these element counts, whose numbers start at `first`."""
-    ends, end = [], 0
-    for n in counts:
-        end += parts(n)
-        ends.append(end)
-    return pack(f"<{2 * len(counts) + 1}I", first, *counts, *ends), spread(end, caps)
+def plan(kind: str, dtype: DType, counts: list[int], first: int, caps: Caps) -> Step:
+    """Of tensors of these element counts, whose numbers start at `first`. Binds the tensors, and the numbers."""
+    stops = ends([parts(n) for n in counts])
+    return Step(_program(kind, dtype, len(counts), caps), packed([first, *counts, *stops]), spread(stops[-1], caps))
+
+
+def plan_finish(kind: str, count: int, caps: Caps) -> Step:
+    """Binds the numbers, where those of each of `count` tensors start (and the end), and the norms."""
+    return Step(_finish_program(kind, caps), packed([count]), (count, 1, 1))
 
 
 @cache
-def program(kind: str, dtype: DType, count: int, caps: Caps) -> Program:
-    """Bindings: `count` tensors, and where their numbers go."""
-    fields = ["first: u32"] + [f"{name}{k}: u32" for name in ("count", "stop") for k in range(count)]
+def _program(kind: str, dtype: DType, count: int, caps: Caps) -> Program:
+    fields = ["first", *(f"{name}{k}" for name in ("count", "stop") for k in range(count))]
     bindings = [(f"b{k}", "read", elements.array_type(dtype, "v", caps)) for k in range(count)]
     bindings.append(("out", "read_write", "array<f32>"))
     loads = [elements.read4(dtype, f"b{k}", "g", "got", caps) for k in range(count)]
-    return _made(f"norm_{kind}_list{count}_{dtype.short}", kind, fields, bindings, loads, caps)
+    return _rendered(f"norm_{kind}_list{count}_{dtype.short}", kind, fields, bindings, loads, caps)
 
 
 @cache
-def finish(kind: str, caps: Caps) -> Program:
-    """Bindings: the numbers, where those of each tensor start (and the end), and the norms."""
+def _finish_program(kind: str, caps: Caps) -> Program:
     bindings = [("part", "read", "array<f32>"), ("starts", "read", "array<u32>"), ("out", "read_write", "array<f32>")]
-    return _made(f"norm_{kind}_list_end", kind, ["count: u32"], bindings, (), caps)
+    return _rendered(f"norm_{kind}_list_end", kind, ["count"], bindings, [], caps)
 
 
-def _made(name: str, kind: str, fields: list[str], bindings: list, loads, caps: Caps) -> Program:
-    text = render(
-        "lists/norms.wgsl", caps,
-        fields=fields, bindings=bindings, loads=loads, kind=kind, threads=THREADS, each=EACH,
-    )  # fmt: skip
-    return Program(name, text, "r" * (len(bindings) - 1) + "w", 4 * len(fields))
+def _rendered(name: str, kind: str, fields: list[str], bindings: list[Binding], loads: list, caps: Caps) -> Program:
+    return render_program(
+        name, "lists/norms.wgsl", fields, bindings, caps, loads=loads, kind=kind, threads=THREADS, each=EACH
+    )

@@ -2,24 +2,24 @@
 
 from functools import cache
 
-from ...dtypes import ALL, DType, Unsupported
-from ...program import Caps, Program
-from ..layout import grid
-from ..pointwise.elementwise import GROUPS, WORKGROUP
+from ...dtypes import DType, Unsupported
+from ...program import Caps, Program, Step
+from ..layout import grid_of_fours
 from ..text import elements
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import render_program
 
 
-def plan_unscale(dtype: DType, n: int, caps: Caps) -> tuple[Program, tuple[int, int, int]]:
-    threads = -(-n // (4 * GROUPS[caps.kind]))
-    return _program(dtype.name, caps), grid(threads, WORKGROUP[caps.kind], caps)
+def plan(dtype: DType, n: int, offset: int, found_offset: int, scale_offset: int, caps: Caps) -> Step:
+    """`n` elements from `offset` on, a multiple of four. Binds the scale, the gradient, and what notes the find."""
+    words = [n, offset // 4, found_offset, scale_offset]
+    return Step(_program(dtype, caps), packed(words), grid_of_fours(n, caps))
 
 
 @cache
-def _program(dtype_name: str, caps: Caps) -> Program:
-    dtype = ALL[dtype_name]
+def _program(dtype: DType, caps: Caps) -> Program:
     if dtype.carrier != "f32":
-        raise Unsupported(f"webgpu: gradients of {dtype_name} are not scaled")
+        raise Unsupported(f"webgpu: gradients of {dtype.name} are not scaled")
     lines, lanes = elements.read4(dtype, "a", "i", "x", caps)
     for k, lane in enumerate(lanes):
         # The exponent's bits, since comparisons with NaN are unreliable; lanes past the end are padding.
@@ -28,8 +28,15 @@ def _program(dtype_name: str, caps: Caps) -> Program:
     # As torch: a factor of exactly 1 leaves the bits alone.
     lines += [f"let y{k} = select({lane} * s, {lane}, s == 1.0);" for k, lane in enumerate(lanes)]
     lines += elements.write4(dtype, "a", "i", [f"y{k}" for k in range(4)], caps)
-    source = render(
-        "lists/unscale.wgsl", caps, type=elements.array_type(dtype, "v", caps), main=lines,
-        workgroup=WORKGROUP[caps.kind], groups=GROUPS[caps.kind],
-    )  # fmt: skip
-    return Program(f"amp_unscale_{dtype.short}", source, "rww", 16)
+    return render_program(
+        f"amp_unscale_{dtype.short}",
+        "lists/unscale.wgsl",
+        ["n", "a_o", "found_o", "scale_o"],
+        [
+            ("scale", "read", "array<f32>"),
+            ("a", "read_write", elements.array_type(dtype, "v", caps)),
+            ("found", "read_write", "array<f32>"),
+        ],
+        caps,
+        main=lines,
+    )

@@ -1,20 +1,20 @@
 """Connectionist temporal classification: the forward and backward variables of the states, and the gradient."""
 
 from functools import cache
-from struct import pack
 from typing import NamedTuple
 
-from ...program import Caps, Program, Step
-from ..layout import grid, spread
-from ..pointwise.elementwise import WORKGROUP
-from ..text.render import render
+from ...program import Caps, Plan, Program, Step
+from ..layout import WORKGROUP, grid, spread
+from ..text.numbers import packed
+from ..text.render import render_program
 
 # Threads that share the states of one sequence, and the iterations one thread may have: a software driver stops
 # after 65,535.
 THREADS = {"gpu": 256, "cpu": 16}
 TRIPS = {"gpu": 1 << 20, "cpu": 60000}
 MAX_STATES = 60000
-_ACCESS = {"alpha": "rrrw", "beta": "rrrw", "loss": "rrrw", "gather": "rrrrrw", "finish": "rrrrrw"}
+_FIELDS = ("n", "steps", "batch", "classes", "states", "blank", "first", "last", "zero_infinity")
+_READ = {"gather": ("alpha", "beta"), "finish": ("loss", "grad")}  # besides lengths, labels and what is called x
 
 
 class Sizes(NamedTuple):
@@ -26,30 +26,30 @@ class Sizes(NamedTuple):
     zero_infinity: bool
 
 
-def walk(kind: str, sizes: Sizes, caps: Caps) -> list[Step]:
-    """alpha or beta, [batch, steps, states]: as many dispatches as the trips of a thread ask for."""
+def plan_walk(kind: str, sizes: Sizes, caps: Caps) -> Plan:
+    """alpha or beta, [batch, steps, states], over lengths, labels, log probabilities and the result: as many dispatches
+    as the trips of a thread ask for."""
     threads = THREADS[caps.kind]
     chunk = max(1, TRIPS[caps.kind] // (1 + -(-sizes.states // threads)))
-    where = spread(sizes.batch, caps)
-    return [
-        Step(_program(kind, threads, caps), _params(sizes, sizes.batch, first, min(first + chunk, sizes.steps)), where)
-        for first in range(0, sizes.steps, chunk)
-    ]
+    program, where = _program(kind, threads, caps), spread(sizes.batch, caps)
+    ranges = [(first, min(first + chunk, sizes.steps)) for first in range(0, sizes.steps, chunk)]
+    return Plan(tuple([Step(program, _params(sizes, sizes.batch, *some), where, (0, 1, 2, 3)) for some in ranges]))
 
 
-def each(kind: str, sizes: Sizes, caps: Caps) -> Step:
+def plan_each(kind: str, sizes: Sizes, caps: Caps) -> Step:
     """loss: a thread per sequence; gather: per sequence and step; finish: per element of the gradient."""
     n = {"loss": 1, "gather": sizes.steps, "finish": sizes.steps * sizes.classes}[kind] * sizes.batch
-    threads = WORKGROUP[caps.kind]
-    return Step(_program(kind, threads, caps), _params(sizes, n), grid(n, threads, caps))
+    return Step(_program(kind, WORKGROUP[caps.kind], caps), _params(sizes, n), grid(n, caps))
 
 
 def _params(sizes: Sizes, n: int, first: int = 0, last: int = 0) -> bytes:
-    numbers = (n, sizes.steps, sizes.batch, sizes.classes, sizes.states, sizes.blank, first, last, sizes.zero_infinity)
-    return pack("<9I", *numbers)
+    *counts, zero_infinity = sizes
+    return packed([n, *counts, first, last, zero_infinity])
 
 
 @cache
 def _program(kind: str, workgroup: int, caps: Caps) -> Program:
-    text = render("loss/ctc.wgsl", caps, kind=kind, workgroup=workgroup)
-    return Program(f"ctc_{kind}_f32", text, _ACCESS[kind], 36)
+    bindings = [("lengths", "read", "array<u32>"), ("labels", "read", "array<i32>")]
+    bindings += [(name, "read", "array<f32>") for name in ("x", *_READ.get(kind, ()))]
+    bindings.append(("out", "read_write", "array<f32>"))
+    return render_program(f"ctc_{kind}_f32", "loss/ctc.wgsl", _FIELDS, bindings, caps, kind=kind, workgroup=workgroup)

@@ -1,29 +1,5 @@
-struct P {
-    n: u32,
-    steps: u32,
-    batch: u32,
-    classes: u32,
-    states: u32,
-    blank: u32,
-    first: u32,
-    last: u32,
-    zero_infinity: u32,
-}
-// Per sequence: steps, labels, and where its labels begin.
-@group(0) @binding(0) var<storage, read> lengths: array<u32>;
-@group(0) @binding(1) var<storage, read> labels: array<i32>;
-@group(0) @binding(2) var<storage, read> x: array<f32>;
-{% if kind == "finish" %}
-@group(0) @binding(3) var<storage, read> loss: array<f32>;
-@group(0) @binding(4) var<storage, read> grad: array<f32>;
-@group(0) @binding(5) var<storage, read_write> out: array<f32>;
-{% elif kind == "gather" %}
-@group(0) @binding(3) var<storage, read> alpha: array<f32>;
-@group(0) @binding(4) var<storage, read> beta: array<f32>;
-@group(0) @binding(5) var<storage, read_write> out: array<f32>;
-{% else %}
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
-{% endif %}
+// `lengths` has, for each sequence: steps, labels, and where its labels begin.
+{% include "text/interface.wgsl" %}
 
 fn infinity() -> f32 {
     return bitcast<f32>(0x7f800000u);

@@ -3,16 +3,19 @@
 from functools import cache
 from struct import pack
 
-from ...dtypes import ALL, DType, carrier
+from ...dtypes import FLOAT32, DType, carrier
 from ...program import Caps, Program, Step
 from ..layout import View, grid
-from ..pointwise.elementwise import WORKGROUP
 from ..text import elements
 from ..text.expression import convert
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import Binding, render_program
+
+_FORWARD = ("n", "classes", "places", "x_o", "x_n", "x_c", "x_s", "t_o", "t_n", "t_s", "w_o", "site", "ignore: i32")
+_BACKWARD = ("n", "classes", "places", "g_o", "g_n", "g_s", "t_o", "t_n", "t_s", "w_o", "total_o", "ignore: i32")
 
 
-def forward(
+def plan_forward(
     x: View, target: View, weight: View | None, out: DType, weigh: bool, ignore: int, site: int, caps: Caps
 ) -> Step:
     """x is [samples, classes, places], target [samples, places]; out and the weights are contiguous.
@@ -20,39 +23,30 @@ def forward(
     A class that does not exist is reported as a fault at `site`.
     """
     n, classes, places = x.sizes
-    program = _forward(x.dtype.name, target.dtype.name, weight and weight.dtype.name, out.name, weigh, caps)
+    program = _forward(x.dtype, target.dtype, weight and weight.dtype, out, weigh, caps)
     words = (
-        n * places,
-        classes,
-        places,
-        x.offset,
-        *x.strides,
-        target.offset,
-        *target.strides,
-        weight.offset if weight else 0,
-        site,
-    )
-    return Step(program, pack("<12Ii", *words, _index(ignore)), grid(n * places, WORKGROUP[caps.kind], caps))
+        n * places, classes, places, x.offset, *x.strides, target.offset, *target.strides,
+        weight.offset if weight else 0, site,
+    )  # fmt: skip
+    return Step(program, packed(words) + _index(ignore), grid(n * places, caps))
 
 
-def backward(
+def plan_backward(
     shape, grad: View, target: View, weight: View | None, total: View | None, out: DType, ignore: int, caps: Caps
 ) -> Step:
     """grad and target are [samples, places]; out is contiguous, of `shape`, and zero but for one element a sample."""
     n, classes, places = shape
-    program = _backward(
-        grad.dtype.name, target.dtype.name, weight and weight.dtype.name, total and total.dtype.name, out.name, caps
-    )
+    program = _backward(grad.dtype, target.dtype, weight and weight.dtype, total and total.dtype, out, caps)
     words = (
         n * places, classes, places, grad.offset, *grad.strides, target.offset, *target.strides,
         weight.offset if weight else 0, total.offset if total else 0,
     )  # fmt: skip
-    return Step(program, pack("<11Ii", *words, _index(ignore)), grid(n * places, WORKGROUP[caps.kind], caps))
+    return Step(program, packed(words) + _index(ignore), grid(n * places, caps))
 
 
-def _index(ignore: int) -> int:
+def _index(ignore: int) -> bytes:
     """An index outside of i32 is no class, as is -1: classes are counted in i32."""
-    return ignore if -(1 << 31) <= ignore < 1 << 31 else -1
+    return pack("<i", ignore if -(1 << 31) <= ignore < 1 << 31 else -1)
 
 
 def _words(target: DType, caps: Caps) -> list[str]:
@@ -63,55 +57,56 @@ def _words(target: DType, caps: Caps) -> list[str]:
     return [f"n64_lo({value})", f"n64_hi({value})"] if caps.i64 else [f"{value}.x", f"{value}.y"]
 
 
-def _bind(names: list[tuple[str, DType, str, bool]], caps: Caps) -> list[tuple[str, str, str]]:
-    return [(n, "read_write" if w else "read", elements.array_type(d, mode, caps)) for n, d, mode, w in names]
+def _class_of(target: DType, caps: Caps) -> str:
+    return convert(elements.read(target, "wanted", "ti", caps), carrier(target, caps), "i32")
+
+
+def _weight_of(weight: DType | None, caps: Caps) -> str:
+    return elements.read(weight, "weight", "(p.w_o + u32(c))", caps) if weight else "1.0"
+
+
+def _bindings(reads: dict[str, DType | None], writes: dict[str, DType], caps: Caps) -> list[Binding]:
+    """Of what is read (None: not there), and of what is written."""
+    found = [(name, "read", elements.array_type(d, "e", caps)) for name, d in reads.items() if d]
+    for name, dtype in writes.items():
+        mode = elements.element_mode(dtype, caps, written=True)
+        found.append((name, "read_write", elements.array_type(dtype, mode, caps)))
+    return found
 
 
 @cache
-def _forward(x, target, weight, out, weigh, caps) -> Program:
-    x, target, out = ALL[x], ALL[target], ALL[out]
-    mode = elements.element_mode(out, caps, True)
-    names = [("x", x, "e", False), ("wanted", target, "e", False)]
-    names += [("weight", ALL[weight], "e", False)] if weight else []
-    names += [("out", out, mode, True)] + ([("weights", ALL["float32"], "e", True)] if weigh else [])
-    bindings = _bind(names, caps)
-    text = render(
+def _forward(x: DType, target: DType, weight: DType | None, out: DType, weigh: bool, caps: Caps) -> Program:
+    writes = {"out": out} | ({"weights": FLOAT32} if weigh else {})
+    return render_program(
+        f"nll_loss_{x.short}_{target.short}_{out.short}",
         "loss/nll.wgsl",
+        _FORWARD,
+        _bindings({"x": x, "wanted": target, "weight": weight}, writes, caps),
         caps,
+        guarded=True,
         backward=False,
-        fields=["n", "classes", "places", "x_o", "x_n", "x_c", "x_s", "t_o", "t_n", "t_s", "w_o", "site"],
-        bindings=bindings,
-        class_of=convert(elements.read(target, "wanted", "ti", caps), carrier(target, caps), "i32"),
-        weight=elements.read(ALL[weight], "weight", "(p.w_o + u32(c))", caps) if weight else "1.0",
+        class_of=_class_of(target, caps),
+        weight=_weight_of(weight, caps),
         words=_words(target, caps),
         picked=elements.read(x, "x", "xi", caps),
         store=elements.write(out, "out", "i", "loss", caps),
         weigh=weigh,
-        workgroup=WORKGROUP[caps.kind],
     )
-    access = "".join("w" if w else "r" for *_, w in names)
-    return Program(f"nll_loss_{x.short}_{target.short}_{out.short}", text, access, 52, guarded=True)
 
 
 @cache
-def _backward(grad, target, weight, total, out, caps) -> Program:
-    grad, target, out = ALL[grad], ALL[target], ALL[out]
-    names = [("grad", grad, "e", False), ("wanted", target, "e", False)]
-    names += [("weight", ALL[weight], "e", False)] if weight else []
-    names += [("total", ALL[total], "e", False)] if total else []
-    names += [("out", out, elements.element_mode(out, caps, True), True)]
-    text = render(
+def _backward(grad: DType, target: DType, weight: DType | None, total: DType | None, out: DType, caps: Caps) -> Program:
+    reads = {"grad": grad, "wanted": target, "weight": weight, "total": total}
+    return render_program(
+        f"nll_loss_backward_{grad.short}_{target.short}_{out.short}",
         "loss/nll.wgsl",
+        _BACKWARD,
+        _bindings(reads, {"out": out}, caps),
         caps,
         backward=True,
-        fields=["n", "classes", "places", "g_o", "g_n", "g_s", "t_o", "t_n", "t_s", "w_o", "total_o"],
-        bindings=_bind(names, caps),
-        class_of=convert(elements.read(target, "wanted", "ti", caps), carrier(target, caps), "i32"),
-        weight=elements.read(ALL[weight], "weight", "(p.w_o + u32(c))", caps) if weight else "1.0",
+        class_of=_class_of(target, caps),
+        weight=_weight_of(weight, caps),
         grad=elements.read(grad, "grad", "gi", caps),
-        total=elements.read(ALL[total], "total", "p.total_o", caps) if total else "1.0",
+        total=elements.read(total, "total", "p.total_o", caps) if total else "1.0",
         store=elements.write(out, "out", "at", "v", caps),
-        workgroup=WORKGROUP[caps.kind],
     )
-    access = "".join("w" if w else "r" for *_, w in names)
-    return Program(f"nll_loss_backward_{grad.short}_{target.short}_{out.short}", text, access, 48)

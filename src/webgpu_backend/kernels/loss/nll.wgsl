@@ -1,22 +1,8 @@
-struct P {
-{% for field in fields %}
-    {{ field }}: u32,
-{% endfor %}
-    ignore: i32,
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
+{% include "text/interface.wgsl" %}
 
-{% if not backward %}
-@group(0) @binding({{ bindings | length }}) var<storage, read_write> faults: array<atomic<u32>>;
-
-{% include "text/faults.wgsl" %}
-{% endif %}
 @compute @workgroup_size({{ workgroup }})
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let thread = gid.x + gid.y * nwg.x * {{ workgroup }}u;
-    let i = thread;
+    let i = gid.x + gid.y * nwg.x * {{ workgroup }}u;
     if (i >= p.n) {
         return;
     }

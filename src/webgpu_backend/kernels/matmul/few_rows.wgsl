@@ -1,4 +1,4 @@
-{% include "matmul/head.wgsl" %}
+{% include "text/interface.wgsl" %}
 {% include "matmul/store.wgsl" %}
 {# Few rows of a times many of b. Threads lie as [teams][along_n][along_k]; each has all rows and `wide` columns, and every
    (teams * along_k)-th piece of k. The file of its way says what a piece is and how b is read. Columns of a thread that are

@@ -1,4 +1,4 @@
-{% include "matmul/head.wgsl" %}
+{% include "text/interface.wgsl" %}
 
 {% if not vector %}
 fn total(i: u32) -> {{ type }} {
@@ -13,7 +13,7 @@ fn total(i: u32) -> {{ type }} {
 }
 
 {% endif %}
-{% if signature %}
+{% if finishes %}
 fn finish(x: {{ type }}, i: u32) -> {{ type }} {
     let e = min(i, p.count - 1u);
     let row = e / p.n;
@@ -36,7 +36,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 {% endif %}
 {% for j in range(4) %}
 {% set sum = "v[%d]" % j if vector else "total(g * 4u + %du)" % j %}
-    let r{{ j }} = {{ "finish(%s, g * 4u + %du)" % (sum, j) if signature else sum }};
+    let r{{ j }} = {{ "finish(%s, g * 4u + %du)" % (sum, j) if finishes else sum }};
 {% endfor %}
     {{ write4 }}
 }

@@ -6,13 +6,13 @@ than their row's largest. Sums over CHUNK of k, even and odd k apart, go to f32;
 """
 
 from functools import cache
-from struct import pack
 
 from ...dtypes import DType
 from ...program import Caps, Plan, Program, Step
 from ..layout import spread
 from ..text import elements
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import render_program
 from . import tiles
 from .product import (
     Matrix,
@@ -21,10 +21,8 @@ from .product import (
     class_of,
     epilogue_key,
     epilogue_text,
-    read4,
     scalar_bytes,
     store_mode,
-    widen,
     words_of,
 )
 from .tiles import Tile
@@ -66,7 +64,7 @@ def plan(q: Product, limit: float, caps: Caps) -> Plan | None:
     words += words_of(q.out, store)
     if q.c is not None:
         words += words_of(q.c)
-    params = pack(f"<{len(words)}I", *words) + scalar_bytes(q, epilogue, "f32")
+    params = packed(words) + scalar_bytes(q, epilogue, "f32")
     bindings = ("pa", "pb", *(("c",) if q.c is not None else ()), "out")
     steps = (_pack(q, depth, tile, panels, caps), Step(program, params, spread(total, caps), bindings))
     return Plan(steps, {"pa": 2 * panels[0][0], "pb": 2 * panels[1][0]})
@@ -91,43 +89,37 @@ def _pack(q: Product, depth: int, tile: Tile, panels, caps: Caps) -> Step:
         orders += order
         total += groups * copies
     program = _pack_program(q.a.dtype, orders, caps)
-    return Step(program, pack(f"<{len(words)}I", *words), spread(total, caps), ("a", "b", "pa", "pb"))
+    return Step(program, packed(words), spread(total, caps), ("a", "b", "pa", "pb"))
 
 
 @cache
 def _pack_program(dtype: DType, orders: str, caps: Caps) -> Program:
     own = ("rows", "wide", "panel", "inner", "tiles", "total", "o", "r", "k", "b", "i")
-    fields = ["k: u32", "depth: u32", *(f"{x}_{f}: u32" for x in "ab" for f in own)]
-    wgsl = render(
-        "matmul/halves_pack.wgsl", caps, fields=fields, orders=orders, signature="", function="", top=TOP,
-        widen=widen((dtype,), caps),
-        bindings=[
+    return render_program(
+        f"matmul_pack_{dtype.short}{orders}", "matmul/halves_pack.wgsl",
+        ["k", "depth", *(f"{x}_{f}" for x in "ab" for f in own)],
+        [
             *((x, "read", array_of(dtype, order, caps)) for x, order in zip("ab", orders)),
             *((f"p{x}", "read_write", "array<vec4<f16>>") for x in "ab"),
         ],
-        read=lambda x, at: elements.read(dtype, x, at, caps), read4=lambda x, at: read4(dtype, x, at, caps),
+        caps, declarations=elements.wideners((dtype,), caps), orders=orders, top=TOP,
+        read=lambda x, at: elements.read(dtype, x, at, caps),
+        read4=lambda x, at: elements.widened(dtype, f"{x}[{at}]", caps),
     )  # fmt: skip
-    return Program(f"matmul_pack_{dtype.short}{orders}", wgsl, "rrww", 4 * len(fields))
 
 
 @cache
 def _program(out_dtype, c_dtype, store, epilogue, act, tile: Tile, caps: Caps) -> Program:
-    fields = [f"{f}: u32" for f in ("m", "n", "k", "inner", "tiles_m", "tiles_n", "total")]
-    fields += [f"{x}_{s}: u32" for x in "ab" for s in ("w", "b", "i")]
-    fields += [f"o_{s}: u32" for s in ("o", "m", "n", "b", "i")]
-    more, function, signature = epilogue_text(epilogue, act, "f32", c_dtype, caps)
-    fields += more
+    more, functions = epilogue_text(epilogue, act, "f32", c_dtype, caps)
+    fields = ["m", "n", "k", "inner", "tiles_m", "tiles_n", "total", *(f"{x}_{s}" for x in "ab" for s in "wbi")]
     bindings = [("a_in", "read", "array<vec4<f16>>"), ("b_in", "read", "array<vec4<f16>>")]
     if c_dtype is not None:
         bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
-    wgsl = render(
-        "matmul/halves.wgsl", caps,
-        fields=fields, bindings=bindings, function=function, signature=signature, widen=(),
-        epilogue=epilogue, act=act, store=store, t=tile, chunk=CHUNK, type="f32",
+    return render_program(
+        f"matmul_half_{tile.bm}x{tile.bn}_{out_dtype.short}{store}_{epilogue}{act}", "matmul/halves.wgsl",
+        [*fields, *(f"o_{s}" for s in "omnbi"), *more], bindings, caps, declarations=functions,
+        finishes=bool(functions), store=store, t=tile, chunk=CHUNK, type="f32",
         write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),
         write4=lambda at, lanes: " ".join(elements.write4(out_dtype, "out", at, lanes, caps)),
     )  # fmt: skip
-    access = "".join("r" if x == "read" else "w" for _, x, _ in bindings)
-    name = f"matmul_half_{tile.bm}x{tile.bn}_{out_dtype.short}{store}_{epilogue}{act}"
-    return Program(name, wgsl, access, 4 * len(fields))

@@ -1,4 +1,4 @@
-{% include "matmul/head.wgsl" %}
+{% include "text/interface.wgsl" %}
 {% include "matmul/store.wgsl" %}
 {# Products of packed halves. Both operands lie in panels as [k / 2][rows][2] in f16, scaled row by row so that no sum of
    `chunk` products leaves its range: two sums, over even and over odd k, which go to f32. Padded to whole tiles: nothing is

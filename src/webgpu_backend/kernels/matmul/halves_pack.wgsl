@@ -1,4 +1,4 @@
-{% include "matmul/head.wgsl" %}
+{% include "text/interface.wgsl" %}
 {# Both operands in one dispatch. A workgroup takes 16 rows: their largest finite magnitude, then all of them scaled to f16.
    They lie by panels, as tall as the tiles of the product: two neighbours of k, then those of the next row, so that a vector
    has two of k of two rows and a tile is in one piece. k is padded with zeros, rows with copies of the last, whose products

@@ -2,21 +2,17 @@
 
 from dataclasses import replace
 from functools import cache
-from struct import pack
 
 from ...dtypes import COMPLEX64, FLOAT32, FLOAT64, INT32, INT64, DType, carrier
 from ...program import Caps, Plan, Program, Step
 from ..layout import spread
 from ..text import elements
 from ..text.expression import Emitter, literal, wgsl_type
-from ..text.render import render
-from . import few_rows as matmul_vector
-from . import halves as matmul_half
-from . import padded as matmul_pad
-from . import tiles
+from ..text.numbers import packed
+from ..text.render import render_program
+from . import few_rows, halves, padded, tiles
 from .product import (
     GATHER_FIELDS,
-    Gather,
     Matrix,
     Product,
     array_of,
@@ -28,11 +24,7 @@ from .product import (
     store_mode,
     words_of,
 )
-from .product import read4 as _read4
-from .product import widen as _widen
 from .tiles import Tile
-
-__all__ = ["Gather", "Matrix", "Product", "Tile", "plan", "_read4", "_widen"]
 
 LARGE = 1 << 24  # multiplications from which the software adapter's largest tile repays its compilation (0.4 s)
 WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without workgroup memory
@@ -40,7 +32,6 @@ WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without
 SPLIT = {"gpu": (128, 256), "cpu": (32, 2048)}
 MAX_STEPS = 50000  # loop iterations per thread: one software driver stops at 65,535
 NARROW = 1.25  # what reading numbers of two bytes adds to the time of a tile
-
 
 SUMS = {"f32": FLOAT32, "i32": INT32, "i64": INT64, "n64": INT64, "c64": COMPLEX64, "f64": FLOAT64}
 
@@ -54,18 +45,18 @@ def _named(product: Product, caps: Caps) -> Plan:
     q = product
     carry = carrier(q.a.dtype, caps)
     wide = carry not in ("f32", "i32")
-    if q.n < q.m and q.n <= matmul_vector.ROWS and not q.gather:
+    if q.n < q.m and q.n <= few_rows.ROWS and not q.gather:
         q = q.swapped()
     a_class = class_of(q.a, q.m, q.k)
     b_class = q.gather.kind if q.gather else class_of(q.b, q.n, q.k)
     tile, parts = (tiles.WIDE, 0) if wide else _tile(q, a_class + b_class, caps)
-    if tile is not None and tile.bk and matmul_half.serves(q, caps):
-        halves = matmul_half.plan(q, _cost(q, tile, parts) * NARROW, caps)
-        if halves is not None:
-            return halves
-    if tile is not None and tile.bk and matmul_pad.serves(q, a_class + b_class):
+    if tile is not None and tile.bk and halves.serves(q, caps):
+        found = halves.plan(q, _cost(q, tile, parts) * NARROW, caps)
+        if found is not None:
+            return found
+    if tile is not None and tile.bk and padded.serves(q, a_class + b_class):
         classes = a_class + b_class
-        limit = _cost(q, tile, parts) * matmul_pad.ODD ** matmul_pad.odd(classes)
+        limit = _cost(q, tile, parts) * padded.ODD ** padded.odd(classes)
         found = _padded(q, classes, limit, caps)
         if found is not None:
             return found
@@ -80,11 +71,11 @@ def _cost(q: Product, tile: Tile, parts: int) -> float:
 
 def _padded(q: Product, classes: str, limit: float, caps: Caps) -> Plan | None:
     """A plan over padded copies of the operands, if that should take less than `limit` microseconds."""
-    found = matmul_pad.padded(q, classes, caps)
+    found = padded.padded(q, classes, caps)
     if found is None:
         return None
     tile, parts = _tile(found.product, found.classes, caps)
-    if tile is None or _cost(found.product, tile, parts) + matmul_pad.cost(found) >= limit:
+    if tile is None or _cost(found.product, tile, parts) + padded.cost(found) >= limit:
         return None
     made = _laid(found.product, found.product, *found.classes, tile, parts, caps)
     names = {name: f"p{name}" for name in found.work}
@@ -102,12 +93,12 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
         a_class = a_class.replace("r", "R")  # fewer rows than a vector has lanes
     batch = q.outer * (1 if q.summed else q.inner)
     if vector:
-        a_class, b_class = matmul_vector.classes(q, a_class, b_class)
-        lay = matmul_vector.lay(b_class, _power(q.m), q.n, q.k, caps)
+        a_class, b_class = few_rows.classes(q, a_class, b_class)
+        lay = few_rows.lay(b_class, _power(q.m), q.n, q.k, caps)
         tiles_m, tiles_n = 1, -(-q.n // lay.columns)
     else:
         tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
-    splits, chunk = _splits(q, parts, batch * tiles_m * tiles_n, matmul_vector.SPLIT if vector else SPLIT[caps.kind])
+    splits, chunk = _splits(q, parts, batch * tiles_m * tiles_n, few_rows.SPLIT if vector else SPLIT[caps.kind])
     total = batch * splits * tiles_m * tiles_n
 
     epilogue = "none" if splits > 1 else epilogue_key(q)
@@ -136,9 +127,9 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
         if q.c is not None:
             words += words_of(q.c)
             bindings.append("c")
-    params = pack(f"<{len(words)}I", *words) + tail
+    params = packed(words) + tail
     if q.gather:
-        params += pack(f"<{len(GATHER_FIELDS)}I", *q.gather.words())
+        params += packed(q.gather.words())
     groups = total if vector or tile.bk else -(-total // WORKGROUP[caps.kind])
     bindings.append("part" if splits > 1 else "out")
     steps = [Step(program, params, spread(groups, caps), tuple(bindings))]
@@ -155,7 +146,7 @@ def _tile(q: Product, classes: str, caps: Caps) -> tuple[Tile | None, int]:
     if caps.kind == "gpu":
         if q.gather and q.m <= 8:
             return Tile(_power(q.m), 4, 0, _power(q.m), 4), 0  # few channels a group: nothing to share between threads
-        if matmul_vector.serves(q, caps):
+        if few_rows.serves(q, caps):
             return None, 0
         rows = [t for t in tiles.tuning().tiles if tiles.fits(t, caps) and not (q.summed and t.slices > 1)]
         rows = rows or [tiles.LEAST]
@@ -206,60 +197,48 @@ _HEAD = ["m", "n", "k", "inner", "tiles_m", "tiles_n", "total", "splits", "chunk
 def _program(
     kind, a_dtype, b_dtype, out_dtype, c_dtype, a_class, b_class, store, epilogue, act, tile, summed, flat, whole, caps
 ) -> Program:
-    carry = carrier(a_dtype, caps)
-    fields = [f"{f}: u32" for f in _HEAD]
-    fields += [f"{x}_{s}: u32" for x in "ab" for s in ("o", "r", "k", "b", "i")]
-    fields += [f"o_{s}: u32" for s in ("o", "m", "n", "b", "i", "s")]
-    more, function, signature = epilogue_text(epilogue, act, carry, c_dtype, caps)
-    fields += more
-    if b_class in "gtuw":
-        fields += [f"{f}: u32" for f in GATHER_FIELDS]
-    bindings = [
-        (f"{x}_in", "read", array_of(d, c, caps)) for x, d, c in (("a", a_dtype, a_class), ("b", b_dtype, b_class))
-    ]
+    carry, gather = carrier(a_dtype, caps), b_class in "gtuw"
+    more, functions = epilogue_text(epilogue, act, carry, c_dtype, caps)
+    fields = [*_HEAD, *(f"{x}_{s}" for x in "ab" for s in ("o", "r", "k", "b", "i"))]
+    fields += [*(f"o_{s}" for s in ("o", "m", "n", "b", "i", "s")), *more, *(GATHER_FIELDS if gather else ())]
+    dtypes = {"a": a_dtype, "b": b_dtype}
+    bindings = [(f"{x}_in", "read", array_of(dtypes[x], c, caps)) for x, c in (("a", a_class), ("b", b_class))]
     if c_dtype is not None:
         bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
     words = replace(caps, f16=False) if b_class in "8o" else caps
-    names = dict(
-        fields=fields, bindings=bindings, carrier=carry, type=wgsl_type(carry), zero=literal(0, carry),
-        function=function, signature=signature, epilogue=epilogue, act=act, widen=_widen((a_dtype, b_dtype), words),
+    if kind == "few_rows":
+        rows, lay = tile
+        names = few_rows.names(lay, rows, b_class, caps)
+        names["widened"] = lambda x, word, half: _widened(dtypes[x], word, half, caps)
+        tag = f"v{rows}"
+    else:
+        names = dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"), gather=gather, flat=flat)
+        names |= dict(whole=whole, halving=[tile.slices >> i for i in range(1, tile.slices.bit_length())])
+        tag = f"{tile.bm}x{tile.bn}" + (f"x{tile.slices}" if tile.slices > 1 else "")
+    operands = f"{a_dtype.short}{a_class}_{b_dtype.short}{b_class}_{out_dtype.short}{store}"
+    return render_program(
+        f"matmul_{tag}_{operands}_{epilogue}{act}", f"matmul/{kind}.wgsl", fields, bindings, caps,
+        declarations=[*elements.wideners((a_dtype, b_dtype), words), *functions],
+        type=wgsl_type(carry), zero=literal(0, carry), finishes=bool(functions),
         a_class=a_class, b_class=b_class, store=store, summed=summed,
-        read=lambda x, at: elements.read(a_dtype if x == "a" else b_dtype, f"{x}_in", at, caps),
-        read4=lambda x, at: _read4(a_dtype if x == "a" else b_dtype, f"{x}_in", at, caps),
+        read=lambda x, at: elements.read(dtypes[x], f"{x}_in", at, caps),
+        read4=lambda x, at: elements.widened(dtypes[x], f"{x}_in[{at}]", caps),
         write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),
         write4=lambda at, lanes: " ".join(elements.write4(out_dtype, "out", at, lanes, caps)),
         mad=lambda acc, a, b: _mad(carry, acc, a, b, caps),
+        **names,
     )  # fmt: skip
-    if kind == "few_rows":
-        rows, lay = tile
-        names |= matmul_vector.names(lay, rows, b_class, caps)
-        names |= dict(widened=lambda x, word, half: _widened(a_dtype if x == "a" else b_dtype, word, half, caps))
-        tag = f"v{rows}"
-    else:
-        names |= dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"))
-        names |= dict(gather=b_class in "gtuw", flat=flat, whole=whole)
-        names |= dict(halving=[tile.slices >> i for i in range(1, tile.slices.bit_length())])
-        tag = f"{tile.bm}x{tile.bn}" + (f"x{tile.slices}" if tile.slices > 1 else "")
-    wgsl = render(f"matmul/{kind}.wgsl", caps, **names)
-    name = f"matmul_{tag}_{a_dtype.short}{a_class}_{b_dtype.short}{b_class}_{out_dtype.short}{store}_{epilogue}{act}"
-    access = "".join("r" if x == "read" else "w" for _, x, _ in bindings)
-    return Program(name, wgsl, access, 4 * len(fields))
 
 
 def _widened(dtype: DType, word: str, half: str, caps: Caps) -> str:
     """What was read of an operand along k, or half of eight elements of it, as a vector of carriers."""
-    if half:
-        return f"widen_{dtype.short}({word}.{half})"
-    at_once = _read4(dtype, "x", "0", caps)
-    return at_once.replace("x[0]", word)
+    return f"widen_{dtype.short}({word}.{half})" if half else elements.widened(dtype, word, caps)
 
 
 def _mad(carry: str, acc: str, a: str, b: str, caps: Caps) -> str:
-    types = {"acc": carry, "a": carry, "b": carry}
-    emitter = Emitter(types, {"acc": acc, "a": a, "b": b}, caps.i64)
-    line = emitter.program("acc + a * b", [("x", carry)])[-1]
-    return f"{acc} = {line.removeprefix('let x = ')}"
+    emitter = Emitter(dict.fromkeys(("acc", "a", "b"), carry), {"acc": acc, "a": a, "b": b}, caps.i64)
+    return f"{acc} = {emitter.expression('acc + a * b', carry)};"
 
 
 def _finish(product: Product, splits: int, batch: int, carry: str, caps: Caps) -> Step:
@@ -273,7 +252,7 @@ def _finish(product: Product, splits: int, batch: int, carry: str, caps: Caps) -
     words = [product.m, product.n, inner, count, splits, product.out.offset // 4]
     if c is not None:
         words += words_of(c)
-    params = pack(f"<{len(words)}I", *words) + scalar_bytes(product, epilogue, carry)
+    params = packed(words) + scalar_bytes(product, epilogue, carry)
     bindings = ("part", "c", "out") if c is not None else ("part", "out")
     return Step(program, params, spread(-(-count // 256), caps), bindings)
 
@@ -281,19 +260,16 @@ def _finish(product: Product, splits: int, batch: int, carry: str, caps: Caps) -
 @cache
 def _finish_program(out_dtype, c_dtype, epilogue, act, carry, vector, caps) -> Program:
     part = SUMS[carry]
-    more, function, signature = epilogue_text(epilogue, act, carry, c_dtype, caps)
-    fields = [f"{f}: u32" for f in ("m", "n", "inner", "count", "splits", "o_o")] + more
+    more, functions = epilogue_text(epilogue, act, carry, c_dtype, caps)
     bindings = [("part", "read", elements.array_type(part, "v" if vector else "e", caps))]
     if c_dtype is not None:
         bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out_dtype, "v", caps)))
-    add = Emitter({"x": carry, "y": carry}, {}, caps.i64).program("x + y", [("z", carry)])[-1]
-    wgsl = render(
-        "matmul/finish.wgsl", caps,
-        fields=fields, bindings=bindings, type=wgsl_type(carry), zero=literal(0, carry), function=function, widen=(),
-        signature=signature, vector=vector, add=add.removeprefix("let z = ").removesuffix(";"),
+    return render_program(
+        f"matmul_finish_{carry}_{out_dtype.short}_{epilogue}{act}", "matmul/finish.wgsl",
+        ["m", "n", "inner", "count", "splits", "o_o", *more], bindings, caps, declarations=functions,
+        type=wgsl_type(carry), zero=literal(0, carry), finishes=bool(functions), vector=vector,
+        add=Emitter({"x": carry, "y": carry}, {}, caps.i64).expression("x + y", carry),
         read=elements.read(part, "part", "at", caps),
         write4=" ".join(elements.write4(out_dtype, "out", "g + p.o_o", ["r0", "r1", "r2", "r3"], caps)),
     )  # fmt: skip
-    access = "".join("r" if x == "read" else "w" for _, x, _ in bindings)
-    return Program(f"matmul_finish_{carry}_{out_dtype.short}_{epilogue}{act}", wgsl, access, 4 * len(fields))

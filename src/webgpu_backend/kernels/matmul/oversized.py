@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..layout import contiguous_strides
-from .matmul import Matrix, Product
+from .product import Matrix, Product
 
 # Which dimensions of a product each operand has, with the name of the stride that walks them.
 _DIMENSIONS = {

@@ -4,12 +4,12 @@ Single elements cost a product a third of its time, the pass what moving the cop
 """
 
 from functools import cache
-from struct import pack
 from typing import NamedTuple
 
 from ...program import Caps, Program, Step
 from ..layout import spread
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import render_program
 from . import tiles
 from .product import Matrix, Product
 
@@ -62,7 +62,7 @@ def padded(q: Product, classes: str, caps: Caps) -> Padded | None:
     )  # fmt: skip
     names = "".join(work)
     bindings = (*names, *(f"p{x}" for x in names))
-    step = Step(_program(names, caps), pack(f"<{len(words)}I", *words), spread(groups, caps), bindings)
+    step = Step(_program(names, caps), packed(words), spread(groups, caps), bindings)
     return Padded(product, classes.lower(), step, work)
 
 
@@ -75,8 +75,9 @@ def cost(found: Padded) -> float:
 @cache
 def _program(names: str, caps: Caps) -> Program:
     own = ("o", "b", "i", "inner", "apart", "along", "lines", "width", "height", "wide", "total", "groups")
-    fields = [f"{x}_{f}: u32" for x in names for f in own]
     bindings = [(x, "read", "array<u32>") for x in names]
     bindings += [(f"p{x}", "read_write", "array<vec4<u32>>") for x in names]
-    wgsl = render("matmul/padded.wgsl", caps, fields=fields, bindings=bindings, names=names, threads=THREADS)
-    return Program(f"matmul_pad_{names}", wgsl, "r" * len(names) + "w" * len(names), 4 * len(fields))
+    return render_program(
+        f"matmul_pad_{names}", "matmul/padded.wgsl", [f"{x}_{f}" for x in names for f in own], bindings, caps,
+        names=names, threads=THREADS,
+    )  # fmt: skip

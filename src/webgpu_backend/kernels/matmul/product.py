@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from ...dtypes import DType
 from ...program import Caps, Plan
-from ..pointwise.elementwise import _scalar_fields, _scalar_text
 from ..text import elements
 from ..text.expression import Emitter, wgsl_type
-from ..text.numbers import PACKERS
+from ..text.numbers import PACKERS, scalar_fields, scalar_text
 
 
 class Matrix(NamedTuple):
@@ -142,62 +141,39 @@ def scalar_bytes(q: Product, epilogue: str, carry: str) -> bytes:
 ACTS = {"": "", "relu": "max(r, 0.0)", "gelu": "0.5 * r * (1.0 + erf(r * 0.7071067811865476))"}
 
 
-def epilogue_text(epilogue: str, act: str, carry: str, c_dtype: DType | None, caps: Caps):
-    """Parameter fields and the function that finishes one element."""
-    if epilogue == "none":
-        return [], [], ""
+_EPILOGUES = {"plain": "v", "scaled": "v * alpha", "bias": "v + c", "bias_scaled": "v * alpha + c * beta"}
+
+
+def epilogue_text(
+    epilogue: str, act: str, carry: str, c_dtype: DType | None, caps: Caps
+) -> tuple[list[str], list[str]]:
+    """Parameter fields, and the function `epilogue` that finishes one element; none where nothing is left to do."""
+    if epilogue == "none" or (epilogue == "plain" and not act):
+        return [], []
     fields, texts, types = [], {}, {"v": carry}
     if c_dtype is not None:
-        fields += [f"c_{s}: u32" for s in ("o", "m", "n", "b", "i")]
+        fields += [f"c_{s}" for s in ("o", "m", "n", "b", "i")]
         types["c"] = carry
     names = ["alpha"] + (["beta"] if c_dtype is not None else []) if epilogue.endswith("scaled") else []
     for name in names:
-        fields += _scalar_fields(name, carry)
-        texts[name] = _scalar_text(name, carry)
+        fields += scalar_fields(name, carry)
+        texts[name] = scalar_text(name, carry)
         types[name] = carry
-    source = {
-        "plain": "v",
-        "scaled": "v * alpha",
-        "bias": "v + c",
-        "bias_scaled": "v * alpha + c * beta",
-    }[epilogue]
+    source = _EPILOGUES[epilogue]
     if act:
         source = f"r = {source}\n{ACTS[act]}"
-    body = Emitter(types, texts, caps.i64).program(source, [("out0", carry)])
     lines = []
     if c_dtype is not None:
         lines = ["let at = p.c_o + m * p.c_m + n * p.c_n + ob * p.c_b + ib * p.c_i;"]
         lines.append(f"let c = {elements.read(c_dtype, 'c_in', 'at', caps)};")
-    if epilogue == "plain" and not act:
-        return [], "", ""
-    function = "\n    ".join([*lines, *body, "return out0;"])
+    lines += Emitter(types, texts, caps.i64).program(source, [("out0", carry)])
+    body = "\n    ".join([*lines, "return out0;"])
     t = wgsl_type(carry)
-    return fields, function, f"fn epilogue(v: {t}, m: u32, n: u32, ob: u32, ib: u32) -> {t}"
+    return fields, [f"fn epilogue(v: {t}, m: u32, n: u32, ob: u32, ib: u32) -> {t} {{\n    {body}\n}}"]
 
 
 def array_of(dtype: DType, class_: str, caps: Caps) -> str:
     """How an operand is declared; eight elements at once are words."""
-    return (
-        "array<vec4<u32>>" if class_ in ("8", "o") else elements.array_type(dtype, "v" if class_ in "kr" else "e", caps)
-    )
-
-
-def read4(dtype: DType, var: str, group: str, caps: Caps) -> str:
-    """Four elements as one vector expression; `group` is evaluated once."""
-    lines, _ = elements.read4(dtype, var, group, "x", caps)
-    if len(lines) == 1:
-        return lines[0].removeprefix("let x = ").removesuffix(";")
-    raw = lines[0].removeprefix("let x_w = ").removesuffix(";")
-    return f"widen_{dtype.short}({raw})"
-
-
-def widen(dtypes, caps: Caps) -> list[str]:
-    """The functions that `read4` calls: packed words to a vector of carriers."""
-    found = {}
-    for dtype in dtypes:
-        lines, _ = elements.read4(dtype, "b", "g", "x", caps)
-        if len(lines) == 2 and lines[0].startswith("let x_w"):
-            word = "vec2<u32>" if dtype.size == 2 else "u32"
-            body = lines[1].removeprefix("let x = ").removesuffix(";").replace("x_w", "w")
-            found[dtype.short] = f"fn widen_{dtype.short}(w: {word}) -> vec4<{dtype.carrier}> {{ return {body}; }}"
-    return list(found.values())
+    if class_ in ("8", "o"):
+        return "array<vec4<u32>>"
+    return elements.array_type(dtype, "v" if class_ in "kr" else "e", caps)

@@ -4,10 +4,10 @@ fn store(v0: {{ type }}, v1: {{ type }}, v2: {{ type }}, v3: {{ type }}, m: u32,
         return;
     }
 {% for j in range(4) %}
-{% if epilogue == "none" or (epilogue == "plain" and not act) %}
-    let r{{ j }} = v{{ j }};
-{% else %}
+{% if finishes %}
     let r{{ j }} = epilogue(v{{ j }}, m, min(n + {{ j }}u, p.n - 1u), ob, ib);
+{% else %}
+    let r{{ j }} = v{{ j }};
 {% endif %}
 {% endfor %}
 {% if store == "v" %}

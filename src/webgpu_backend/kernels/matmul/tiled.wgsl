@@ -1,4 +1,4 @@
-{% include "matmul/head.wgsl" %}
+{% include "text/interface.wgsl" %}
 {% include "matmul/store.wgsl" %}
 {% if gather %}
 {% include "matmul/gather.wgsl" %}

@@ -6,11 +6,11 @@ from struct import pack
 
 from ...dtypes import ALL, BOOL, FLOAT32, DType, carrier
 from ...program import Caps, Program, Step
-from ..layout import grid
-from ..pointwise.elementwise import GROUPS, WORKGROUP
+from ..layout import grid_of_fours
 from ..text import elements
 from ..text.expression import convert
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import Binding, render_program
 
 # f32 random bits that a float dtype can hold: more would round up to 1.
 _UNIFORM = {
@@ -64,8 +64,7 @@ def plan(name: str, dtype: DType, n: int, offset: int, numbers: bytes, caps: Cap
 
 def _drawing(program: Program, n: int, offset: int, numbers: bytes, caps: Caps) -> Step:
     """Parameters are the elements, where they go in groups of four, the place in the stream, and numbers."""
-    where = grid(-(-n // (4 * GROUPS[caps.kind])), WORKGROUP[caps.kind], caps)
-    return Step(program, pack("<II", n, offset // 4) + bytes(16) + numbers, where, draw=8)
+    return Step(program, packed([n, offset // 4]) + bytes(16) + numbers, grid_of_fours(n, caps), draw=8)
 
 
 @cache
@@ -74,7 +73,7 @@ def _program(name: str, dtype_name: str, caps: Caps) -> Program:
     own = carrier(dtype, caps)
     fields = ["a: f32", "b: f32"][: d.scalars]
     if d.range:
-        fields += ["low_x: u32", "low_y: u32", "high_x: u32", "high_y: u32"]
+        fields += ["low_x", "low_y", "high_x", "high_y"]
     bindings, lines, lanes = [], [], {}
     for letter in "ab"[: d.inputs]:
         bindings.append((letter, "read", elements.array_type(FLOAT32, "v", caps)))
@@ -100,7 +99,7 @@ def _program(name: str, dtype_name: str, caps: Caps) -> Program:
         lines.append(f"let y{k} = {text};")
         lines.append(f"let w{k} = {_convert(f'y{k}', d.type, own)};")
     lines += elements.write4(dtype, "out", "p.o + g", [f"w{k}" for k in range(4)], caps)
-    return _finish(f"{name}_{dtype.short}", fields, bindings, lines, caps)
+    return _rendered(f"{name}_{dtype.short}", fields, bindings, lines, caps)
 
 
 def _convert(text: str, source: str, target: str) -> str:
@@ -134,17 +133,11 @@ def _dropout(dtype_name: str, caps: Caps) -> Program:
         ("out", "read_write", elements.array_type(dtype, "v", caps)),
         ("mask", "read_write", elements.array_type(BOOL, "v", caps)),
     ]
-    return _finish(f"dropout_{dtype.short}", ["p: f32", "scale: f32", "a_o: u32"], bindings, lines, caps)
+    return _rendered(f"dropout_{dtype.short}", ["p: f32", "scale: f32", "a_o"], bindings, lines, caps)
 
 
-_STREAM = [f"{name}: u32" for name in ("n", "o", "key_x", "key_y", "at_x", "at_y")]
+_STREAM = ["n", "o", "key_x", "key_y", "at_x", "at_y"]
 
 
-def _finish(name: str, fields: list[str], bindings: list[tuple], lines: list[str], caps: Caps) -> Program:
-    fields = _STREAM + fields
-    source = render(
-        "random/distributions.wgsl", caps, fields=fields, bindings=bindings, main=lines, workgroup=WORKGROUP[caps.kind],
-        groups=GROUPS[caps.kind],
-    )  # fmt: skip
-    access = "".join("r" if a == "read" else "w" for _, a, _ in bindings)
-    return Program(name, source, access, 4 * len(fields))
+def _rendered(name: str, fields: list[str], bindings: list[Binding], lines: list[str], caps: Caps) -> Program:
+    return render_program(name, "random/distributions.wgsl", _STREAM + fields, bindings, caps, main=lines)

@@ -4,14 +4,12 @@ The same mechanism serves sums, arg-reductions and moments (one or two passes), 
 reduce a row and then rewrite it: softmax, the norms and their gradients (one pass over rows, the state in registers).
 """
 
-from struct import pack
-
 from ...dtypes import ALL, DType, Unsupported, carrier
 from ...program import Caps, Plan, Step
 from ..layout import View, collapse, numel, spread
 from ..text import elements
-from ..text.numbers import PACKERS
-from .text import Spec, Walk, render_program, state_types, storage_of
+from ..text.numbers import PACKERS, packed
+from .text import Pass, Spec, Walk, render, state_types, storage_of
 
 # Threads of a workgroup; workgroups that fill the adapter; units of work a thread should have before a row is split;
 # the most iterations of a thread (a software driver stops at 65,535 in all).
@@ -72,7 +70,7 @@ class _First:
     def __init__(self, spec, compute, inputs, dims, results, maps, scalars, caps, base):
         self.spec, self.compute, self.scalars, self.caps = spec, compute, scalars, caps
         self._lay(inputs, dims, results, maps)
-        self._plan(inputs, results, maps, base)
+        self._plan(inputs, results, base)
 
     def _lay(self, inputs, dims, results, maps) -> None:
         """Which dimensions are walked, in which order."""
@@ -122,7 +120,7 @@ class _First:
                 modes.append(elements.element_mode(view.dtype, self.caps, written))
         return modes
 
-    def _plan(self, inputs, results, maps, base) -> None:
+    def _plan(self, inputs, results, base) -> None:
         spec, caps, m, k = self.spec, self.caps, self.m, self.k
         odims, rdims, ostrides, rstrides = self.odims, self.rdims, self.ostrides, self.rstrides
         rows = m == 1 or ostrides[0][0] == 0 or 0 < rstrides[0][0] <= ostrides[0][0]
@@ -136,12 +134,11 @@ class _First:
         self.final = base is None and (self.slots == 1 or bool(spec.map))
         state = state_types(spec, self.compute, caps)
         self.fields = () if self.final else tuple((m, self.slots, storage_of(t).name) for _, t in state)
-        signature = tuple((v.dtype.name, mode) for v, mode in zip(self.elementwise, modes))
-        stored = tuple((v.dtype.name, elements.element_mode(v.dtype, caps, True)) for v in results)
-        program, self.carriers = render_program(
-            spec, self.compute.name, signature, len(inputs), stored if self.final else (), self.final, False,
-            len(odims), len(rdims), walk, caps,
-        )  # fmt: skip
+        accesses = tuple([(v.dtype, mode) for v, mode in zip(self.elementwise, modes)])
+        reads, maps = accesses[: len(inputs)], accesses[len(inputs) :]
+        stored = _stored(results, caps) if self.final else ()
+        own = Pass(reads, maps, stored, self.final, False, len(odims), len(rdims), walk)
+        program, self.carriers = render(spec, self.compute, own, caps)
         outer = [odims[0] // 4, *odims[1:]] if quad else odims
         words = [threads, k, walk.split, base or 0, *outer[:-1], *rdims[:-1]]
         for i, (view, mode) in enumerate(zip(self.elementwise, modes)):
@@ -151,7 +148,7 @@ class _First:
         if self.final:
             words += _result_words(results, ostrides[len(self.elementwise) :])
         groups = -(-threads // walk.across) * walk.split
-        self.step = Step(program, _pack(words) + _numbers(self.carriers, self.scalars), spread(groups, caps))
+        self.step = Step(program, packed(words) + _numbers(self.carriers, self.scalars), spread(groups, caps))
 
     def second(self, results) -> Step:
         """Combines each row's states and finishes them."""
@@ -177,18 +174,17 @@ def plan_finish(
 
 def _second(spec, compute, m, k, slots, odims, ostrides, results, numbers: bytes, caps) -> Step:
     walk = _walk(m, slots, True, False, False, True, caps)
-    stored = tuple((v.dtype.name, elements.element_mode(v.dtype, caps, True)) for v in results)
-    program, _ = render_program(spec, compute.name, (), 0, stored, True, True, len(odims), 1, walk, caps)
+    program, _ = render(spec, compute, Pass((), (), _stored(results, caps), True, True, len(odims), 1, walk), caps)
     words = [m, slots, walk.split, 0, *odims[:-1], k, *_result_words(results, ostrides)]
-    return Step(program, _pack(words) + numbers, spread(-(-m // walk.across), caps))
+    return Step(program, packed(words) + numbers, spread(-(-m // walk.across), caps))
 
 
 def _numbers(carriers: tuple[str, ...], scalars: tuple) -> bytes:
     return b"".join([PACKERS[c](value) for c, value in zip(carriers, scalars)])
 
 
-def _pack(words) -> bytes:
-    return pack(f"<{len(words)}I", *words)
+def _stored(results: list[View], caps: Caps) -> tuple:
+    return tuple([(v.dtype, elements.element_mode(v.dtype, caps, written=True)) for v in results])
 
 
 def _result_words(results, strides) -> list[int]:

@@ -6,14 +6,14 @@ first and last group with its neighbours, whose lanes are masked.
 """
 
 from functools import cache
-from struct import pack
 from typing import NamedTuple
 
 from ...dtypes import DType
 from ...program import Caps, Program, Step
 from ..layout import View, spread
 from ..text import elements
-from ..text.render import render
+from ..text.numbers import packed
+from ..text.render import render_program
 
 OPS = ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward")
 THREADS = 128  # of a workgroup, unless a row needs more
@@ -48,7 +48,7 @@ def plan(op: str, inputs: list[View], out: DType, caps: Caps) -> Step | None:
         return None
     program = _program(op, tuple(v.dtype for v in inputs), out, ragged, walk, caps)
     words = [m, k, *(w for v in inputs for w in (v.offset, v.strides[0]))]
-    return Step(program, pack(f"<{len(words)}I", *words), spread(-(-m // walk.across), caps))
+    return Step(program, packed(words), spread(-(-m // walk.across), caps))
 
 
 def _walk(m: int, k: int, count: int, caps: Caps) -> Walk | None:
@@ -78,12 +78,15 @@ def _program(op: str, dtypes: tuple[DType, ...], out: DType, ragged: bool, walk:
     # Of a group that a neighbouring row shares: one component each.
     kind = "f16" if out.name == "float16" else "f32"
     parts = [f"if (keep.{c}) {{ b_out[g].{c} = {kind}(v.{c}); }}" for c in "xyzw"] if ragged else []
-    text = render(
+    tags = "_".join(d.short for d in (*dtypes, out))
+    return render_program(
+        f"{op}_{tags}_{walk.across}x{walk.along}u{walk.units}{'r' if ragged else ''}",
         "reduce/softmax.wgsl",
+        ["m", "k", *(f"{n}_{part}" for n in names for part in "os")],
+        bindings,
         caps,
         op=op,
         names=names,
-        bindings=bindings,
         loads=loads,
         store=store,
         parts=parts,
@@ -93,6 +96,3 @@ def _program(op: str, dtypes: tuple[DType, ...], out: DType, ragged: bool, walk:
         across=walk.across,
         units=walk.units,
     )
-    tags = "_".join(d.short for d in (*dtypes, out))
-    name = f"{op}_{tags}_{walk.across}x{walk.along}u{walk.units}{'r' if ragged else ''}"
-    return Program(name, text, "r" * len(dtypes) + "w", 8 + 8 * len(dtypes))

@@ -1,14 +1,4 @@
-struct P {
-    m: u32,
-    k: u32,
-{% for name in names %}
-    {{ name }}_o: u32,
-    {{ name }}_s: u32,
-{% endfor %}
-}
-{% for name, access, type in bindings %}
-@group(0) @binding({{ loop.index0 }}) var<storage, {{ access }}> {{ name }}: {{ type }};
-{% endfor %}
+{% include "text/interface.wgsl" %}
 {% set backward = "backward" in op %}
 {% set log = "log" in op %}
 {% set outside = "vec4<f32>(0.0)" if backward else "vec4<f32>(ninf())" %}

@@ -1,15 +1,15 @@
 """The text of a reduction: a spec in Python-syntax expressions becomes a WGSL program for a way of walking memory."""
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from ...dtypes import ALL, DType, carrier
 from ...program import Caps, Program
-from ..pointwise.elementwise import _scalar_fields, _scalar_text
 from ..text import elements
-from ..text.expression import Emitter, convert, literal, wgsl_type
-from ..text.render import render
+from ..text.expression import Emitter, convert, literal, names_in, wgsl_type
+from ..text.numbers import scalar_fields, scalar_text
+from ..text.render import Binding, render_program
 
 # Units read before the first is used; units between the places where a thread puts its running state aside.
 UNROLL = {"gpu": 4, "cpu": 1}
@@ -40,8 +40,7 @@ class Spec:
     ordered: bool = False  # the index matters: reduced dimensions keep their order
 
 
-@dataclass(frozen=True)
-class Walk:
+class Walk(NamedTuple):
     """How threads cover rows (kept elements) and units (reduced elements, or groups of four)."""
 
     rows: bool  # neighbouring threads are neighbours along the reduction
@@ -51,6 +50,26 @@ class Walk:
     along: int
     split: int
     tree: bool
+
+
+Access = tuple[DType, str]  # of a tensor: its dtype and its mode
+
+
+class Pass(NamedTuple):
+    """What one pass of a reduction reads and writes.
+
+    Modes are v: four elements at once; s: one value for four lanes; c: one value for the row; e: single elements; a:
+    single elements of a packed dtype, written through atomics.
+    """
+
+    inputs: tuple[Access, ...]
+    maps: tuple[Access, ...]
+    results: tuple[Access, ...]  # that are stored
+    final: bool  # ends with results, else with states
+    second: bool  # reads states in place of inputs
+    outer: int  # dimensions that are kept
+    inner: int  # dimensions that are reduced
+    walk: Walk
 
 
 def state_types(spec: Spec, compute: DType, caps: Caps) -> list[tuple[str, str]]:
@@ -73,238 +92,286 @@ def storage_of(carrier_: str) -> DType:
     return ALL[names[carrier_]]
 
 
-def render_program(spec, compute_name, signature, n_in, stored, final, from_state, orank, rrank, walk, caps):
-    """The program of a walk; how often rows are split is a parameter, so that a new shape rarely needs a new text."""
-    walk = replace(walk, split=0)
-    return _program(spec, compute_name, signature, n_in, stored, final, from_state, orank, rrank, walk, caps)
+def render(spec: Spec, compute: DType, pass_: Pass, caps: Caps) -> tuple[Program, tuple[str, ...]]:
+    """The program of a pass, and the carriers of its scalars. How often rows are split is a parameter, so that a new
+    shape rarely needs a new text."""
+    return _rendered(spec, compute, pass_._replace(walk=pass_.walk._replace(split=0)), caps)
 
 
 @cache
-def _program(spec, compute_name, signature, n_in, stored, final, from_state, orank, rrank, walk, caps):
-    """`stored` is (dtype, mode) per result written; without `final` the state is written instead."""
-    own = carrier(ALL[compute_name], caps)
-    state = state_types(spec, ALL[compute_name], caps)
-    types = dict(state)
-    results = [(n, _typed(t, own, caps)) for n, t in spec.results]
-    maps = [(n, _typed(t, own, caps)) for n, t in spec.maps]
-    names = ([] if from_state else list(spec.inputs)) + [n for n, _ in maps]
-    dtypes = [ALL[d] for d, _ in signature]
-    modes = [mode for _, mode in signature]
-    out_names = [n for n, _ in results][: len(stored)]
-    four, quad = walk.four, walk.quad
-    totals = 4 if quad else 1
+def _rendered(spec: Spec, compute: DType, pass_: Pass, caps: Caps) -> tuple[Program, tuple[str, ...]]:
+    text = _Text(spec, compute, pass_, caps)
+    return text.program(), tuple(text.scalars.values())
 
-    fields = ["m: u32", "k: u32", "split: u32", "base: u32"]
-    fields += [f"d{i}: u32" for i in range(orank - 1)] + [f"e{i}: u32" for i in range(rrank - 1)]
-    if from_state:
-        fields.append("count: u32")
-    for name, mode in zip(names, modes):
-        fields += [f"{name}_o: u32"] + [f"{name}_s{i}: u32" for i in range(orank)]
-        if mode != "c":
-            fields += [f"{name}_r{i}: u32" for i in range(rrank)]
-    for name in out_names:
-        fields += [f"{name}_o: u32"] + [f"{name}_s{i}: u32" for i in range(orank)]
-    scalar_types = {n: "f32" if own == "c64" else own for n in spec.scalars}
-    for name in spec.scalars:
-        fields += _scalar_fields(name, scalar_types[name])
 
-    bindings = []
-    for j, name in enumerate(names):
-        mode = modes[j]
-        kind = elements.array_type(dtypes[j], mode if mode in "va" else "e", caps)
-        bindings.append((f"memory_{name}", "read" if j < n_in else "read_write", kind))
-    if from_state or not final:
-        access = "read" if from_state else "read_write"
-        bindings += [(f"memory_{n}", access, elements.array_type(storage_of(t), "e", caps)) for n, t in state]
-    for name, (dtype, mode) in zip(out_names, stored):
-        bindings.append((f"memory_{name}", "read_write", elements.array_type(ALL[dtype], mode, caps)))
+class _Tensor(NamedTuple):
+    name: str
+    dtype: DType
+    mode: str
+    carrier: str  # of the values that the spec gives it, or takes from it
 
-    scalars = {n: _scalar_text(n, t) for n, t in scalar_types.items()}
-    inputs = {n: own for n in spec.inputs}
-    many = len(state) > 1
+    @property
+    def memory(self) -> str:
+        return f"memory_{self.name}"
 
-    def source(text: str, outs: list[tuple[str, str]], known: dict, shown: dict) -> tuple[list[str], str]:
-        emitter = Emitter(known | scalar_types | {"i": "u32"} | dict(outs), shown | scalars, caps.i64)
-        lines = emitter.program(text, outs)
-        return lines, ", ".join(n for n, _ in outs)
 
-    after = [(f"{n}1" if many else n, t) for n, t in state]
-    shown = {n: f"s.{n}" for n in types}
-    if many:
-        step, stepped = source(spec.step, after, types | inputs, shown)
-    else:
-        step, stepped = source(spec.step, [("next", state[0][1])], types | inputs, shown)
-    others = {f"o_{n}": t for n, t in state}
-    shown_others = {f"o_{n}": f"o.{n}" for n in types}
-    outs = after if many else [("next", state[0][1])]
-    combine, combined = source(spec.combine, outs, types | others, shown | shown_others)
-    count = {"n": "p.count" if from_state else "p.k"}
-    finish, finished = source(spec.finish, results, types | {"n": "u32"}, shown | count) if final else ([], "")
-    emit, mapped = [], ""
-    if spec.map:
-        known = inputs | dict(results) | {"n": "u32"}
-        emit, mapped = source(spec.map, maps, known, {n: f"r.{n}" for n, _ in results} | count)
-    init = ", ".join(literal(v, t) for v, (_, t) in zip(spec.init, state))
+class _Text:
+    """The parts of one program's text."""
 
-    # Row coordinates, each operand's start, and what is constant along the row.
-    outer = []
-    if orank > 1:
-        outer.append("var rest = o;")
-    for i in range(orank - 1):
-        outer += [f"let c{i} = rest % p.d{i};", f"rest = rest / p.d{i};"]
-    outer.append(f"let c{orank - 1} = {'rest' if orank > 1 else 'o'};")
-    if quad:
-        outer = [re.sub(r"^let c0 = (.*);$", r"let c0 = (\1) * 4u;", line) for line in outer]
-    for name in [*names, *out_names]:
-        terms = [f"p.{name}_o"] + [f"c{i} * p.{name}_s{i}" for i in range(orank)]
-        outer.append(f"let {name}_b = {' + '.join(terms)};")
-    for j in range(n_in):
-        if modes[j] == "c":
-            value = elements.read(dtypes[j], f"memory_{names[j]}", f"{names[j]}_b", caps)
-            outer.append(f"let {names[j]}_c = {value};")
+    def __init__(self, spec: Spec, compute: DType, pass_: Pass, caps: Caps):
+        self.spec, self.compute, self.pass_, self.caps = spec, compute, pass_, caps
+        self.walk = pass_.walk
+        self.own = carrier(compute, caps)
+        self.state = dict(state_types(spec, compute, caps))
+        self.results = {n: _typed(t, self.own, caps) for n, t in spec.results}
+        self.maps = {n: _typed(t, self.own, caps) for n, t in spec.maps}
+        self.scalars = {n: "f32" if self.own == "c64" else self.own for n in spec.scalars}
+        self.read = [_Tensor(n, *access, self.own) for n, access in zip(spec.inputs, pass_.inputs)]
+        self.written = [_Tensor(n, *access, t) for (n, t), access in zip(self.maps.items(), pass_.maps)]
+        self.stored = [_Tensor(n, *access, t) for (n, t), access in zip(self.results.items(), pass_.results)]
+        self.lanes = 4 if self.walk.four or self.walk.quad else 1
+        self.stepping = [n for n in spec.inputs if n in names_in(spec.step)]
 
-    def at(name: str, lane: int, tail: bool) -> str:
-        """Element index of a lane of the unit `g`."""
-        low = f"k0 + {lane}u" if lane and four else "k0"
+    def program(self) -> Program:
+        pass_, walk = self.pass_, self.walk
+        tags = "_".join(f"{x.dtype.short}{x.mode}" for x in (*self.read, *self.written)) or "state"
+        shape = f"{'r' if walk.rows else 'q' if walk.quad else 'c'}{walk.across}x{walk.along}"
+        ranks = f"{pass_.outer}{pass_.inner}{'' if pass_.final else 'p'}"
+        return render_program(
+            f"{self.spec.name}_{tags}_{self.compute.short}_{shape}_{ranks}",
+            "reduce/reduction.wgsl",
+            self._fields(),
+            self._bindings(),
+            self.caps,
+            rows=walk.rows,
+            tree=walk.tree,
+            across=walk.across,
+            along=walk.along,
+            four=walk.four,
+            totals=4 if walk.quad else 1,
+            blocked=self.caps.kind == "cpu",
+            from_state=pass_.second,
+            run=RUN,
+            unroll=1 if pass_.second or self.spec.map else UNROLL[self.caps.kind],
+            outer=self._outer(),
+            store=self._store(),
+            results_stored=bool(self.stored),
+            **self._functions(),
+            **self._steps(),
+            **self._maps(),
+        )
+
+    def _fields(self) -> list[str]:
+        """Sizes, dimensions, then each tensor's offset and strides, then scalars."""
+        outer, inner = range(self.pass_.outer), range(self.pass_.inner)
+        fields = ["m", "k", "split", "base", *(f"d{i}" for i in outer[:-1]), *(f"e{i}" for i in inner[:-1])]
+        if self.pass_.second:
+            fields.append("count")
+        for x in (*self.read, *self.written):
+            fields += [f"{x.name}_o", *(f"{x.name}_s{i}" for i in outer)]
+            if x.mode != "c":
+                fields += [f"{x.name}_r{i}" for i in inner]
+        for x in self.stored:
+            fields += [f"{x.name}_o", *(f"{x.name}_s{i}" for i in outer)]
+        for name, type_ in self.scalars.items():
+            fields += scalar_fields(name, type_)
+        return fields
+
+    def _bindings(self) -> list[Binding]:
+        """Inputs, maps, the fields of states that are read or left, results."""
+        bindings = []
+        for x, access in (*((x, "read") for x in self.read), *((x, "read_write") for x in self.written)):
+            mode = x.mode if x.mode in "va" else "e"
+            bindings.append((x.memory, access, elements.array_type(x.dtype, mode, self.caps)))
+        if self.pass_.second or not self.pass_.final:
+            access = "read" if self.pass_.second else "read_write"
+            for name, type_ in self.state.items():
+                bindings.append((f"memory_{name}", access, elements.array_type(storage_of(type_), "e", self.caps)))
+        for x in self.stored:
+            bindings.append((x.memory, "read_write", elements.array_type(x.dtype, x.mode, self.caps)))
+        return bindings
+
+    # -- the spec's expressions as functions
+
+    def _functions(self) -> dict:
+        """The structs of states, results and maps, and the bodies of what works on them."""
+        spec, state, many = self.spec, self.state, len(self.state) > 1
+        after = {f"{n}1": t for n, t in state.items()} if many else {"next": next(iter(state.values()))}
+        inputs = dict.fromkeys(spec.inputs, self.own)
+        of_state, of_other = {n: f"s.{n}" for n in state}, {f"o_{n}": f"o.{n}" for n in state}
+        count = {"n": "p.count" if self.pass_.second else "p.k"}
+        step = self._body(spec.step, after, state | inputs, of_state)
+        others = {f"o_{n}": t for n, t in state.items()}
+        combine = self._body(spec.combine, after, state | others, of_state | of_other)
+        finish = emit = ([], "")
+        if self.pass_.final:
+            finish = self._body(spec.finish, self.results, state | {"n": "u32"}, of_state | count)
+        if spec.map:
+            known = inputs | self.results | {"n": "u32"}
+            emit = self._body(spec.map, self.maps, known, {n: f"r.{n}" for n in self.results} | count)
+        return dict(
+            state=_members(state), results=_members(self.results), maps=_members(self.maps),
+            init=", ".join(literal(v, t) for v, t in zip(spec.init, state.values())),
+            step_arguments=self._declared(self.stepping), map_arguments=self._declared(spec.inputs),
+            step=step[0], stepped=step[1], combine=combine[0], combined=combine[1], finish=finish[0],
+            finished=finish[1], map=emit[0], mapped=emit[1],
+        )  # fmt: skip
+
+    def _body(self, source: str, outs: dict, known: dict, shown: dict) -> tuple[list[str], str]:
+        """Statements of an expression over `known` names, which `shown` spells, and what they leave."""
+        texts = shown | {n: scalar_text(n, t) for n, t in self.scalars.items()}
+        emitter = Emitter(known | self.scalars | {"i": "u32"} | outs, texts, self.caps.i64)
+        return emitter.program(source, [*outs.items()]), ", ".join(outs)
+
+    def _declared(self, wanted) -> str:
+        return ", ".join(f"{n}: {wgsl_type(self.own)}" for n in wanted)
+
+    # -- where things are
+
+    def _outer(self) -> list[str]:
+        """Row coordinates, each operand's start, and what is constant along the row."""
+        rank = self.pass_.outer
+        values = [f"rest % p.d{i}" for i in range(rank - 1)] + ["rest" if rank > 1 else "o"]
+        lines = ["var rest = o;"] if rank > 1 else []
+        for i, value in enumerate(values):
+            lines.append(f"let c{i} = ({value}) * 4u;" if self.walk.quad and not i else f"let c{i} = {value};")
+            if i < rank - 1:
+                lines.append(f"rest = rest / p.d{i};")
+        for x in (*self.read, *self.written, *self.stored):
+            terms = [f"p.{x.name}_o", *(f"c{i} * p.{x.name}_s{i}" for i in range(rank))]
+            lines.append(f"let {x.name}_b = {' + '.join(terms)};")
+        for x in self.read:
+            if x.mode == "c":
+                lines.append(f"let {x.name}_c = {elements.read(x.dtype, x.memory, f'{x.name}_b', self.caps)};")
+        return lines
+
+    def _unit(self) -> list[str]:
+        """The coordinates k0.. of the unit `g` among the reduced dimensions."""
+        rank, four = self.pass_.inner, self.walk.four
+        lines = [f"var q = g{' * 4u' if four else ''};"] if rank > 1 else []
+        for i in range(rank - 1):
+            lines += [f"let k{i} = q % p.e{i};", f"q = q / p.e{i};"]
+        lines.append(f"let k{rank - 1} = {'q' if rank > 1 else 'g * 4u' if four else 'g'};")
+        return lines
+
+    def _far(self, name: str) -> list[str]:
+        """What all reduced dimensions but the innermost add to an index."""
+        return [f"k{i} * p.{name}_r{i}" for i in range(1, self.pass_.inner)]
+
+    def _at(self, name: str, lane: int, tail: bool) -> str:
+        """Element index of a lane of the unit `g`; `tail`: the row may end before it."""
+        low = f"k0 + {lane}u" if lane and self.walk.four else "k0"
         if tail and lane:
             low = f"min({low}, p.k - 1u)"
-        terms = [f"{name}_b"] + ([f"{lane}u * p.{name}_s0"] if quad and lane else [])
-        terms += [f"({low}) * p.{name}_r0"] + [f"k{i} * p.{name}_r{i}" for i in range(1, rrank)]
-        return " + ".join(terms)
+        row = [f"{lane}u * p.{name}_s0"] if self.walk.quad and lane else []
+        return " + ".join([f"{name}_b", *row, f"({low}) * p.{name}_r0", *self._far(name)])
 
-    def group_at(name: str) -> str:
+    def _group_at(self, name: str) -> str:
         """The group of four elements that the unit `g` is (or, of four rows, holds)."""
-        terms = [f"{name}_b", "k0" if four else f"k0 * p.{name}_r0"]
-        return f"({' + '.join(terms + [f'k{i} * p.{name}_r{i}' for i in range(1, rrank)])}) / 4u"
+        low = "k0" if self.walk.four else f"k0 * p.{name}_r0"
+        return f"({' + '.join([f'{name}_b', low, *self._far(name)])}) / 4u"
 
-    stepping = [n for n in spec.inputs if re.search(rf"\b{n}\b", spec.step)]
+    # -- what is done to a unit
 
-    def loads(tail: bool, wanted) -> tuple[list[str], list[str]]:
+    def _steps(self) -> dict:
+        """How unit `g` joins the running states: whole units, and what is left of a row after them."""
+        if self.pass_.second:
+            fields = [
+                convert(f"memory_{name}[o * p.k + g]", carrier(storage_of(type_), self.caps), type_)
+                for name, type_ in self.state.items()
+            ]
+            next_ = [f"combine(s0, S({', '.join(fields)}))"]
+            return dict(lanes=1, load=[], next=next_, load_tail=[], next_tail=[], tail=False)
+        load, arguments = self._loads(False, self.stepping)
+        load_tail, of_tail = self._loads(True, self.stepping) if self.walk.four else ([], [])
+        return dict(
+            lanes=self.lanes,
+            load=load,
+            next=[f"step(s{i}, {text}, p.base + {self._index(i)})" for i, text in enumerate(arguments)],
+            load_tail=load_tail,
+            next_tail=[f"step(total0, {text}, p.base + n * 4u + {i}u)" for i, text in enumerate(of_tail)],
+            tail=self.walk.four and self.pass_.inner == 1,
+        )
+
+    def _index(self, lane: int) -> str:
+        """Where a lane of unit `g` stands among the reduced elements."""
+        return f"g * 4u + {lane}u" if self.walk.four else "g"
+
+    def _maps(self) -> dict:
+        """How unit `g` is read again and rewritten."""
+        again = again_tail = store = store_tail = []
+        if self.spec.map:
+            again, arguments = self._loads(False, self.spec.inputs)
+            store = self._store_map(False, arguments)
+            if self.walk.four:
+                again_tail, arguments = self._loads(True, self.spec.inputs)
+                store_tail = self._store_map(True, arguments)
+        return dict(load_again=again, load_again_tail=again_tail, store_map=store, store_map_tail=store_tail)
+
+    def _loads(self, tail: bool, wanted) -> tuple[list[str], list[str]]:
         """Statements that read unit `g` of the inputs wanted, and each lane's arguments."""
-        lines = [f"var q = g{' * 4u' if four else ''};"] if rrank > 1 else []
-        for i in range(rrank - 1):
-            lines += [f"let k{i} = q % p.e{i};", f"q = q / p.e{i};"]
-        lines.append(f"let k{rrank - 1} = {'q' if rrank > 1 else 'g * 4u' if four else 'g'};")
-        lanes: list[list[str]] = [[] for _ in range(4 if four or quad else 1)]
-        for j in range(n_in):
-            name, mode, dtype = names[j], modes[j], dtypes[j]
-            if name not in wanted:
+        lines, lanes = self._unit(), [[] for _ in range(self.lanes)]
+        for x in self.read:
+            if x.name not in wanted:
                 continue
-            if mode == "c":
-                got = [f"{name}_c"] * len(lanes)
-            elif mode == "v":
-                text, got = elements.read4(dtype, f"memory_{name}", group_at(name), f"{name}v", caps)
-                lines += text
-            else:
-                got = []
-                for lane in range(1 if mode == "s" else len(lanes)):
-                    lines.append(f"let {name}i{lane} = {at(name, lane, tail)};")
-                    value = elements.read(dtype, f"memory_{name}", f"{name}i{lane}", caps)
-                    lines.append(f"let {name}v{lane} = {value};")
-                    got.append(f"{name}v{lane}")
-                got = got * 4 if mode == "s" else got
+            text, got = self._load(x, tail)
+            lines += text
             for lane, value in zip(lanes, got):
-                lane.append(convert(value, carrier(dtype, caps), own))
+                lane.append(convert(value, carrier(x.dtype, self.caps), self.own))
         return lines, [", ".join(lane) for lane in lanes]
 
-    def maps_of(tail: bool, arguments: list[str]) -> list[str]:
+    def _load(self, x: _Tensor, tail: bool) -> tuple[list[str], list[str]]:
+        """Statements that read unit `g` of one input, and its lanes."""
+        name, caps = x.name, self.caps
+        if x.mode == "c":
+            return [], [f"{name}_c"] * self.lanes
+        if x.mode == "v":
+            return elements.read4(x.dtype, x.memory, self._group_at(name), f"{name}v", caps)
+        lines, got = [], []
+        for lane in range(1 if x.mode == "s" else self.lanes):
+            lines.append(f"let {name}i{lane} = {self._at(name, lane, tail)};")
+            lines.append(f"let {name}v{lane} = {elements.read(x.dtype, x.memory, f'{name}i{lane}', caps)};")
+            got.append(f"{name}v{lane}")
+        return lines, got * 4 if x.mode == "s" else got
+
+    def _store_map(self, tail: bool, arguments: list[str]) -> list[str]:
+        """Statements that compute and write unit `g` of the maps."""
         lines = []
         for lane, text in enumerate(arguments):
-            index = f"g * 4u + {lane}u" if four else "g"
-            lines.append(f"let y{lane} = emit({text}, r{lane if quad else 0}, {index});")
-        for j, (name, type_) in enumerate(maps, start=n_in):
-            dtype, mode = dtypes[j], modes[j]
-            values = [convert(f"y{lane}.{name}", type_, carrier(dtype, caps)) for lane in range(len(arguments))]
-            if mode == "v":
+            result = f"r{lane if self.walk.quad else 0}"
+            lines.append(f"let y{lane} = emit({text}, {result}, {self._index(lane)});")
+        for x in self.written:
+            name, own = x.name, carrier(x.dtype, self.caps)
+            values = [convert(f"y{lane}.{name}", x.carrier, own) for lane in range(len(arguments))]
+            if x.mode == "v":
                 lines += [f"let {name}w{lane} = {value};" for lane, value in enumerate(values)]
                 lanes = [f"{name}w{lane}" for lane in range(4)]
-                lines += elements.write4(dtype, f"memory_{name}", group_at(name), lanes, caps)
+                lines += elements.write4(x.dtype, x.memory, self._group_at(name), lanes, self.caps)
                 continue
             for lane, value in enumerate(values):
-                lines += [f"let {name}i{lane} = {at(name, lane, False)};", f"let {name}w{lane} = {value};"]
-                store = elements.write(dtype, f"memory_{name}", f"{name}i{lane}", f"{name}w{lane}", caps)
+                lines += [f"let {name}i{lane} = {self._at(name, lane, False)};", f"let {name}w{lane} = {value};"]
+                store = elements.write(x.dtype, x.memory, f"{name}i{lane}", f"{name}w{lane}", self.caps)
                 lines.append(f"if (g * 4u + {lane}u < p.k) {{ {store} }}" if tail else store)
         return lines
 
-    if from_state:
-        parts = []
-        for name, type_ in state:
-            parts.append(convert(f"memory_{name}[o * p.k + g]", carrier(storage_of(type_), caps), type_))
-        load, lanes = [], [f"combine(s0, S({', '.join(parts)}))"]
-        load_tail, next_tail = [], []
-    else:
-        load, arguments = loads(False, stepping)
-        lanes = [
-            f"step(s{lane}, {text}, p.base + {f'g * 4u + {lane}u' if four else 'g'})"
-            for lane, text in enumerate(arguments)
-        ]
-        load_tail, arguments_tail = loads(True, stepping) if four else ([], [])
-        next_tail = [f"step(total0, {text}, p.base + n * 4u + {lane}u)" for lane, text in enumerate(arguments_tail)]
-    again, arguments = loads(False, spec.inputs) if spec.map else ([], [])
-    again_tail, arguments_tail = loads(True, spec.inputs) if spec.map and four else ([], [])
-    store = []
-    for t in range(totals):
-        row = f"(o * 4u + {t}u)" if quad else "o"
-        if not final:
-            slot = f"{row} * p.split + part" if walk.tree else f"{row} * slots + first"
-            store.append(f"let slot{t} = {slot};")
-            for name, type_ in state:
-                value = convert(f"total{t}.{name}", type_, carrier(storage_of(type_), caps))
-                store.append(f"memory_{name}[slot{t}] = {value};")
-        for (name, type_), (dtype, _) in zip(results, stored):
-            target = ALL[dtype]
-            store.append(f"let {name}i{t} = {name}_b{f' + {t}u * p.{name}_s0' if t else ''};")
-            store.append(f"let {name}w{t} = {convert(f'r{t}.{name}', type_, carrier(target, caps))};")
-            store.append("{ " + elements.write(target, f"memory_{name}", f"{name}i{t}", f"{name}w{t}", caps) + " }")
+    def _store(self) -> list[str]:
+        """Statements that write what a row, or four of them, came to."""
+        lines, quad, tree = [], self.walk.quad, self.walk.tree
+        for t in range(4 if quad else 1):
+            row = f"(o * 4u + {t}u)" if quad else "o"
+            if not self.pass_.final:
+                lines.append(f"let slot{t} = {row} * {'p.split + part' if tree else 'slots + first'};")
+                for name, type_ in self.state.items():
+                    value = convert(f"total{t}.{name}", type_, carrier(storage_of(type_), self.caps))
+                    lines.append(f"memory_{name}[slot{t}] = {value};")
+            for x in self.stored:
+                name, value = x.name, convert(f"r{t}.{x.name}", x.carrier, carrier(x.dtype, self.caps))
+                lines.append(f"let {name}i{t} = {name}_b{f' + {t}u * p.{name}_s0' if t else ''};")
+                lines.append(f"let {name}w{t} = {value};")
+                store = elements.write(x.dtype, x.memory, f"{name}i{t}", f"{name}w{t}", self.caps)
+                lines.append(f"{{ {store} }}")
+        return lines
 
-    def declared(wanted) -> str:
-        return ", ".join(f"{n}: {wgsl_type(own)}" for n in wanted)
 
-    tags = "_".join(f"{d.short}{mode}" for d, mode in zip(dtypes, modes)) or "state"
-    shape = f"{'r' if walk.rows else 'q' if quad else 'c'}{walk.across}x{walk.along}"
-    name = f"{spec.name}_{tags}_{ALL[compute_name].short}_{shape}_{orank}{rrank}{'' if final else 'p'}"
-    text = render(
-        "reduce/reduction.wgsl",
-        caps,
-        fields=fields,
-        bindings=bindings,
-        state=[(n, wgsl_type(t)) for n, t in state],
-        results=[(n, wgsl_type(t)) for n, t in results],
-        maps=[(n, wgsl_type(t)) for n, t in maps],
-        init=init,
-        step_arguments=declared(stepping),
-        map_arguments=declared(spec.inputs),
-        step=step,
-        stepped=stepped,
-        combine=combine,
-        combined=combined,
-        finish=finish,
-        finished=finished,
-        map=emit,
-        mapped=mapped,
-        from_state=from_state,
-        rows=walk.rows,
-        tree=walk.tree,
-        across=walk.across,
-        along=walk.along,
-        blocked=caps.kind == "cpu",
-        four=four,
-        lanes=len(lanes),
-        totals=totals,
-        tail=four and rrank == 1,
-        run=RUN,
-        unroll=1 if from_state or spec.map else UNROLL[caps.kind],
-        outer=outer,
-        load=load,
-        next=lanes,
-        load_tail=load_tail,
-        next_tail=next_tail,
-        load_again=again,
-        load_again_tail=again_tail,
-        store=store,
-        results_stored=bool(stored),
-        store_map=maps_of(False, arguments) if spec.map else [],
-        store_map_tail=maps_of(True, arguments_tail) if spec.map and four else [],
-    )
-    access = "".join("r" if a == "read" else "w" for _, a, _ in bindings)
-    return Program(name, text, access, 4 * len(fields)), tuple(scalar_types[n] for n in spec.scalars)
+def _members(types: dict[str, str]) -> list[tuple[str, str]]:
+    return [(name, wgsl_type(type_)) for name, type_ in types.items()]

@@ -1,15 +1,14 @@
 """Concatenation: every thread writes four elements of the output, from whichever inputs they come."""
 
 from functools import cache
-from struct import pack
 from typing import NamedTuple
 
+from ...dtypes import WGSL_TYPE
 from ...program import Caps, Program, Step
-from ..layout import collapse, grid
-from ..pointwise.elementwise import GROUPS, WORKGROUP
-from ..text import bits as raw
-from ..text import elements
-from ..text.render import render
+from ..layout import collapse, grid_of_fours
+from ..text import bits, elements
+from ..text.numbers import packed
+from ..text.render import render_program
 
 MOST = 7  # inputs of one dispatch: the baseline has eight storage buffers
 MORE = 16  # where there are more, and every input is one run of memory: parameters of others would not fit
@@ -56,14 +55,15 @@ def plan(item: int, parts: list[Part], rows: int, caps: Caps, to: int = 0) -> St
         words += [start, p.length, p.offset, *(p.steps if strided else ())]
         start += p.length
     program = _program(item, len(parts), vector, strided, caps)
-    threads = -(-n // (4 * GROUPS[caps.kind]))
-    return Step(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+    return Step(program, packed(words), grid_of_fours(n, caps))
 
 
 @cache
 def _program(item: int, count: int, vector: bool, strided: bool, caps: Caps) -> Program:
-    dtype, bare = raw.bits_of(item), raw.plain(caps)
+    dtype, bare = bits.bits_of(item), bits.plain(caps)
     mode = "v" if vector else "e"
+    places = ("start", "length", "offset", *(("n0_", "s0_", "n1_", "s1_", "s2_") if strided else ()))
+    kind = elements.array_type(dtype, mode, bare)
     inputs = []
     for k in range(count):
         if vector:
@@ -72,20 +72,18 @@ def _program(item: int, count: int, vector: bool, strided: bool, caps: Caps) -> 
         else:
             lines = [f"return {elements.read(dtype, f'b_{k}', 'at', bare)};"]
         inputs.append(lines)
-    carrier = {1: "i32", 2: "i32", 4: "u32", 8: "vec2<u32>"}[item]
-    text = render(
+    return render_program(
+        f"cat_{item}{mode}{count}{'s' if strided else ''}",
         "shape/cat.wgsl",
+        ["n", "total", "to", *(f"{place}{k}" for k in range(count) for place in places)],
+        [
+            *((f"b_{k}", "read", kind) for k in range(count)),
+            ("b_out", "read_write", elements.array_type(dtype, "v", bare)),
+        ],
         caps,
-        count=count,
-        kind=elements.array_type(dtype, mode, bare),
-        out=elements.array_type(dtype, "v", bare),
         inputs=inputs,
         vector=vector,
         strided=strided,
-        carrier=carrier,
+        type=WGSL_TYPE[dtype.carrier],
         store=elements.write4(dtype, "b_out", "g + p.to", ["v0", "v1", "v2", "v3"], bare),
-        workgroup=WORKGROUP[caps.kind],
-        groups=GROUPS[caps.kind],
     )
-    name = f"cat_{item}{mode}{count}{'s' if strided else ''}"
-    return Program(name, text, "r" * count + "w", 4 * (3 + (8 if strided else 3) * count))

@@ -1,25 +1,4 @@
-struct P {
-    n: u32,
-    total: u32,
-    to: u32,
-{% for k in range(count) %}
-    start{{ k }}: u32,
-    length{{ k }}: u32,
-    offset{{ k }}: u32,
-{% if strided %}
-    n0_{{ k }}: u32,
-    s0_{{ k }}: u32,
-    n1_{{ k }}: u32,
-    s1_{{ k }}: u32,
-    s2_{{ k }}: u32,
-{% endif %}
-{% endfor %}
-}
-{% for k in range(count) %}
-@group(0) @binding({{ k }}) var<storage, read> b_{{ k }}: {{ kind }};
-{% endfor %}
-@group(0) @binding({{ count }}) var<storage, read_write> b_out: {{ out }};
-
+{% extends "text/fours.wgsl" %}
 {% macro choose() %}
 {% for lines in inputs %}
 {% set k = loop.index0 %}
@@ -37,22 +16,17 @@ struct P {
     }
 {% endfor %}
 {% endmacro %}
+{% block functions %}
 {% if not vector %}
-fn element(i: u32) -> {{ carrier }} {
+
+fn element(i: u32) -> {{ type }} {
     let row = i / p.total;
     let column = i % p.total;
 {{ choose() }}
 }
-
 {% endif %}
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let thread = gid.x + gid.y * nwg.x * {{ workgroup }}u;
-    for (var u = 0u; u < {{ groups }}u; u++) {
-        let g = thread * {{ groups }}u + u;
-        if (g >= (p.n + 3u) / 4u) {
-            return;
-        }
+{% endblock %}
+{% block four %}
 {% if vector %}
         let row = (g * 4u) / p.total;
         let column = (g * 4u) % p.total;
@@ -65,5 +39,4 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
         {{ line }}
 {% endfor %}
 {% endif %}
-    }
-}
+{% endblock %}

@@ -1,9 +1,5 @@
-struct P {
-{% for field in fields %}
-    {{ field }},
-{% endfor %}
-}
-@group(0) @binding(0) var<storage, read_write> b_out: {{ out }};
+{% extends "text/fours.wgsl" %}
+{% block functions %}
 {% if "columns: u32" in fields %}
 
 // The sum of clamp(t, 0, columns) over all t up to x.
@@ -20,20 +16,12 @@ fn element(i: u32) -> {{ type }} {
 {% endfor %}
     return value;
 }
-
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let thread = gid.x + gid.y * nwg.x * {{ workgroup }}u;
-    for (var u = 0u; u < {{ groups }}u; u++) {
-        let g = thread * {{ groups }}u + u;
-        if (g >= (p.n + 3u) / 4u) {
-            return;
-        }
+{% endblock %}
+{% block four %}
 {% for lane in range(4) %}
         let v{{ lane }} = element(min(g * 4u + {{ lane }}u, p.n - 1u));
 {% endfor %}
 {% for line in store %}
         {{ line }}
 {% endfor %}
-    }
-}
+{% endblock %}

@@ -5,16 +5,14 @@ edge; "w" wrapped around. Strides may be negative: addresses are sums modulo 2^3
 """
 
 from functools import cache
-from struct import pack
 
-from ...dtypes import Unsupported
+from ...dtypes import DType, Unsupported
 from ...program import Caps, Program, Step
 from ..indexing.read import MAX_WORDS, coordinates
-from ..layout import grid, numel
-from ..pointwise.elementwise import GROUPS, WORKGROUP
-from ..text import bits as raw
-from ..text import elements
-from ..text.render import render
+from ..layout import grid_of_fours, numel
+from ..text import bits, elements
+from ..text.numbers import packed
+from ..text.render import render_program
 
 _U32 = 0xFFFFFFFF
 
@@ -43,8 +41,7 @@ def plan(
     vector = whole and strides[0] == 1 and dims[0] % 4 == 0 and offset % 4 == 0
     vector = vector and all(s % 4 == 0 for s in strides[1:])
     program = _program(item, "".join(rules), keep, vector, caps)
-    threads = -(-words[0] // (4 * GROUPS[caps.kind]))
-    return Step(program, pack(f"<{len(words)}I", *words), grid(threads, WORKGROUP[caps.kind], caps))
+    return Step(program, packed(words), grid_of_fours(words[0], caps))
 
 
 def _merge(shape, strides, rules, shifts, sizes, fixed: int):
@@ -79,21 +76,41 @@ _RULES = {
 
 @cache
 def _program(item: int, rules: str, keep: str, vector: bool, caps: Caps) -> Program:
-    dtype, bare = raw.bits_of(item), raw.plain(caps)
+    dtype, bare = bits.bits_of(item), bits.plain(caps)
     rank = len(rules)
-    fields = ["n: u32", *(f"d{d}: u32" for d in range(rank - 1)), "src_o: u32"]
+    fields = ["n", *(f"d{d}" for d in range(rank - 1)), "src_o"]
     lines = [*coordinates(rank), "inside = true;"]
     for d, rule in enumerate(rules):
-        fields.append(f"src_s{d}: u32")
+        fields.append(f"src_s{d}")
         if rule != "n":
-            fields += [f"shift{d}: u32", f"size{d}: u32"]
-        lines += [line.replace("{d}", str(d)) for line in _RULES[rule]]
+            fields += [f"shift{d}", f"size{d}"]
+        lines += [line.format(d=d) for line in _RULES[rule]]
     if keep:
-        fields.append("diagonal: u32")
+        fields.append("diagonal")
         lines.append("distance = i32(c0) - i32(c1) - bitcast<i32>(p.diagonal);")
-    fields += raw.fields("outside", item)
+    fields += bits.fields("outside", item)
     lines.append("return " + " + ".join(["p.src_o"] + [f"t{d} * p.src_s{d}" for d in range(rank)]) + ";")
-    blank = raw.text("outside", item)
+    main = _main(dtype, keep, "c" in rules, vector, bare)
+    return render_program(
+        f"move_{item}_{rules}{keep}{'v' if vector else ''}",
+        "indexing/read.wgsl",
+        fields,
+        [
+            ("b_src", "read", elements.array_type(dtype, "v" if vector else "e", bare)),
+            ("b_out", "read_write", elements.array_type(dtype, "v", bare)),
+        ],
+        caps,
+        spread=False,
+        # distance: columns to the right of the diagonal.
+        declarations=["var<private> inside: bool = true;", "var<private> distance: i32 = 0;"],
+        address=lines,
+        main=main,
+    )
+
+
+def _main(dtype: DType, keep: str, cuts: bool, vector: bool, bare: Caps) -> list[str]:
+    """Statements that move group `g`. `cuts`: there may be no element at an address."""
+    blank = bits.text("outside", dtype.size)
     compare = "<=" if keep == "l" else ">="
     if vector:
         # Outside there may be no element at the address: element 0 is read instead and not used.
@@ -101,7 +118,7 @@ def _program(item: int, rules: str, keep: str, vector: bool, caps: Caps) -> Prog
         main = ["let there = address(g * 4u);", *load]
         if keep:
             lanes = [f"select({blank}, {lane}, distance + {k} {compare} 0)" for k, lane in enumerate(lanes)]
-        elif "c" in rules:
+        elif cuts:
             lanes = [f"select({blank}, {lane}, inside)" for lane in lanes]
     else:
         main, lanes = [], [f"v{lane}" for lane in range(4)]
@@ -111,22 +128,4 @@ def _program(item: int, rules: str, keep: str, vector: bool, caps: Caps) -> Prog
                 main.append(f"inside = distance {compare} 0;")
             main.append(f"var v{lane} = {blank};")
             main.append(f"if (inside) {{ v{lane} = {elements.read(dtype, 'b_src', f'at{lane}', bare)}; }}")
-    main += elements.write4(dtype, "b_out", "g", lanes, bare)
-    text = render(
-        "indexing/read.wgsl",
-        caps,
-        fields=fields,
-        bindings=[
-            ("b_src", "read", elements.array_type(dtype, "v" if vector else "e", bare)),
-            ("b_out", "read_write", elements.array_type(dtype, "v", bare)),
-        ],
-        guarded=False,
-        spread=False,
-        # distance: columns to the right of the diagonal.
-        private=["var<private> inside: bool = true;", "var<private> distance: i32 = 0;"],
-        address=lines,
-        main=main,
-        workgroup=WORKGROUP[caps.kind],
-        groups=GROUPS[caps.kind],
-    )
-    return Program(f"move_{item}_{rules}{keep}{'v' if vector else ''}", text, "rw", 4 * len(fields))
+    return main + elements.write4(dtype, "b_out", "g", lanes, bare)

@@ -1,4 +1,5 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 {% if packed %}
 // An element on its way: a key of 16 bits that orders as the values do, then its index.
 alias E = u32;

@@ -1,16 +1,6 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 {% include "sort/element.wgsl" %}
-@group(0) @binding(1) var<storage, read_write> b_one: array<E>;
-@group(0) @binding(2) var<storage, read_write> b_two: array<E>;
-{% if kind == "count" %}
-@group(0) @binding(3) var<storage, read_write> b_flags: array<u32>;
-@group(0) @binding(4) var<storage, read_write> b_counts: array<u32>;
-{% else %}
-@group(0) @binding(3) var<storage, read> b_flags: array<u32>;
-{% endif %}
-{% if kind == "scatter" %}
-@group(0) @binding(4) var<storage, read> b_counts: array<vec4<u32>>;
-{% endif %}
 
 // The passes so far that found a difference; the others left everything where it was: as values, or in one or two.
 fn passes() -> u32 {

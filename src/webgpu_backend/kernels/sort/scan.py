@@ -2,16 +2,14 @@
 scanned first. The order of combination depends on the shape alone, so results repeat exactly."""
 
 from functools import cache
-from struct import Struct
 from typing import NamedTuple
 
 from ...dtypes import INT32, WGSL_TYPE, DType, Unsupported, carrier
-from ...program import Caps, Program
-from ..layout import spread
+from ...program import Caps, Step
 from ..text import elements
-from ..text.by_index import from_u32, function, operands
+from ..text.by_index import Kernel, from_u32, function, interface
 from ..text.expression import convert
-from ..text.render import render
+from ..text.render import render_program
 
 # Short chunks keep rounding errors small (chunk totals are summed separately) and threads busy.
 CHUNK = 1024
@@ -33,17 +31,18 @@ LATER = {"cummax": "b >= a", "cummin": "b <= a"}
 FIELDS = ("threads", "length", "inner", "chunk", "chunks")
 
 
-class Step(NamedTuple):
+class Cut(NamedTuple):
+    """How a scan is cut: `row` has workgroups walk along rows, `serial` a thread a line."""
+
     kind: str
     chunk: int
     chunks: int
-    threads: int
-    grid: tuple[int, int, int]
+    threads: int  # or workgroups, of rows
     parts: int = 1
 
 
-def plan(outer: int, length: int, inner: int, caps: Caps) -> Step:
-    """How one scan is cut. More than one chunk: totals first, then their scan, then this step again with carries."""
+def cut(outer: int, length: int, inner: int, caps: Caps) -> Cut:
+    """More than one chunk: totals first, then their scan, then this pass again with carries."""
     if caps.kind == "gpu" and inner == 1 and length >= 256:
         tile = WORKGROUP["row"]["gpu"] * PER_THREAD
         # Parts of a tile are each as wide as the workgroup, and share its barriers.
@@ -56,7 +55,7 @@ def plan(outer: int, length: int, inner: int, caps: Caps) -> Step:
             tiles = -(-length // (chunks * tile))
             chunk = min(tiles, 64) * tile
         chunks = -(-length // chunk)
-        return Step("row", chunk, chunks, outer * chunks, spread(outer * chunks, caps), parts)
+        return Cut("row", chunk, chunks, outer * chunks, parts)
     lines = outer * inner
     wanted = 65536 if caps.kind == "gpu" else 64
     chunk = CHUNK
@@ -64,18 +63,27 @@ def plan(outer: int, length: int, inner: int, caps: Caps) -> Step:
         chunk = max(32, min(CHUNK, lines * length // wanted))
     chunk = length if length <= 2 * chunk else chunk
     chunks = -(-length // chunk)
-    threads = lines * chunks
-    return Step("serial", chunk, chunks, threads, spread(-(-threads // WORKGROUP["serial"][caps.kind]), caps))
+    return Cut("serial", chunk, chunks, lines * chunks)
+
+
+def plan(
+    op: str, how: Cut, length: int, inner: int, source: DType, out: DType, index: DType | None, carried: DType | None,
+    indexed: bool, total: bool, offsets: tuple[int, ...], caps: Caps,
+) -> Step:  # fmt: skip
+    """One pass. `index`: dtype of the index output of cummax and cummin. `carried`: dtype of the scanned totals to
+    start from. `indexed`: the input comes with indices of its own. `total`: the chunks' totals are wanted, not the
+    scan. `offsets` are those of what is read; binds that, then the outputs."""
+    vector = length % 4 == 0 and offsets[0] % 4 == 0  # rows are whole groups of four
+    kernel = _kernel(op, how.kind, source, out, index, carried, indexed, total, how.parts, vector, caps)
+    return kernel.step(caps, how.threads, length, inner, how.chunk, how.chunks, *offsets)
 
 
 @cache
-def program(
+def _kernel(
     op: str, kind: str, source: DType, out: DType, index: DType | None, carried: DType | None, indexed: bool,
     total: bool, parts: int, vector: bool, caps: Caps,
-) -> tuple[Program, Struct]:  # fmt: skip
-    """`index`: dtype of the index output of cummax and cummin. `carried`: dtype of the scanned totals to start from.
-    `indexed`: the input comes with indices of its own. `vector`: rows are whole groups of four, read and (but for
-    totals) written so."""
+) -> Kernel:  # fmt: skip
+    """`vector`: groups of four may be read and (but for totals) written."""
     c = carrier(out, caps)
     paired = op in LATER
     reads = [("a", source)] + ([("ai", INT32)] if indexed else [])
@@ -84,7 +92,7 @@ def program(
     writes = [("out", out)] + ([("outi", index)] if paired else [])
     vector = vector and kind == "row" and op in ("cumsum", "cumprod")
     modes = "v" if vector and not total else "e" * len(writes)
-    head, access, packer = operands(tuple(reads), tuple(writes), modes, FIELDS, caps, "a" if vector else "")
+    face = interface(tuple(reads), tuple(writes), modes, FIELDS, caps, "a" if vector else "")
     load4, store4 = [], []
     if vector:
         load4, lanes = elements.read4(source, "b_a", "g", "v", caps)
@@ -94,26 +102,31 @@ def program(
     if logs:
         if carrier(source, caps) == "f64":
             raise Unsupported("webgpu: logcumsumexp has no kernel for float64")
-        c, combine = "c64", ""
-    elif not paired:
-        combine = function("combine", COMBINE[op], {"a": c, "b": c}, c, caps)
-    else:
-        later = LATER[op]
-        if c in ("f32", "f64"):
-            later = f"not (b == b) or ((a == a) and {later})"
-        if c == "f32":
-            later = f"isnan(b) or (not isnan(a) and {LATER[op]})"
-        combine = function("later", later, {"a": c, "b": c}, "bool", caps)
+        c = "c64"
     workgroup = WORKGROUP[kind][caps.kind]
-    text = render(
-        "sort/scan.wgsl", caps, head=head, combine=combine, kind=kind, paired=paired, indexed=indexed, total=total,
+    tags = "_".join(d.short for _, d in (*reads, *writes))
+    program = render_program(
+        f"{op}_{kind}{parts if parts > 1 else ''}{'v' if vector else ''}{'_total' if total else ''}_{tags}",
+        "sort/scan.wgsl", face.fields, face.bindings, caps,
+        combine="" if logs else _combine(op, c, caps), kind=kind, paired=paired, indexed=indexed, total=total,
         carried=carried is not None, C=c, T=WGSL_TYPE[c], workgroup=workgroup, per=PER_THREAD, index_dtype=index,
         index=lambda value, dtype: from_u32(value, dtype, caps), steps=_steps(workgroup),
-        logs=logs, raw=out.name == "complex64", parts=parts, vector=vector, load4=load4, store4=store4, **access,
+        logs=logs, raw=out.name == "complex64", parts=parts, vector=vector, load4=load4, store4=store4,
+        **face.accessors,
     )  # fmt: skip
-    tags = "_".join(d.short for _, d in (*reads, *writes))
-    name = f"{op}_{kind}{parts if parts > 1 else ''}{'v' if vector else ''}{'_total' if total else ''}_{tags}"
-    return Program(name, text, "r" * len(reads) + "w" * len(writes), packer.size), packer
+    return Kernel(program, face.pack, 1 if kind == "row" else workgroup)
+
+
+def _combine(op: str, c: str, caps: Caps) -> str:
+    """The function that joins two values of a carrier, or says which of two is taken."""
+    if op not in LATER:
+        return function("combine", COMBINE[op], {"a": c, "b": c}, c, caps)
+    later = LATER[op]
+    if c == "f32":
+        later = f"isnan(b) or (not isnan(a) and {later})"
+    elif c == "f64":
+        later = f"not (b == b) or ((a == a) and {later})"
+    return function("later", later, {"a": c, "b": c}, "bool", caps)
 
 
 def _steps(workgroup: int) -> list[int]:

@@ -1,4 +1,5 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 {{ combine }}
 {% if paired %}
 struct V { v: {{ T }}, i: u32 }

@@ -1,4 +1,5 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 {{ functions }}
 {% if kind == "searchsorted" %}
 // The first position of the row whose boundary is {{ "above" if right else "not below" }} the value; NaN goes to the end.
@@ -94,4 +95,4 @@ fn at(i: u32) -> R {
     return R({{ index("first", index_dtype) }}, {{ index("count", index_dtype) }});
 }
 {% endif %}
-{{ main }}
+{% include "text/by_index.wgsl" %}

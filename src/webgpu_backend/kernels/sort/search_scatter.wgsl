@@ -1,4 +1,5 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 {% if kind == "inverse" %}
 fn put(i: u32) {
     let to = b_pairs[i * {{ 2 * words }}u + {{ words }}u];

@@ -1,12 +1,13 @@
 """The smallest of long rows, on a GPU, without sorting them: see `select.wgsl`."""
 
 from functools import cache
+from struct import Struct
 
 from ...dtypes import DType
 from ...program import Caps, Plan, Program, Step
 from ..layout import spread
-from ..text.by_index import operands
-from ..text.render import render
+from ..text.by_index import interface
+from ..text.render import render_program
 from .sort import digits, words
 
 THREADS = 256
@@ -48,10 +49,15 @@ def zeros(dtype: DType, rows: int) -> int:
 
 
 @cache
-def _program(kind: str, dtype: DType, caps: Caps) -> tuple[Program, object]:
-    head, access, packer = operands((("a", dtype),), (), "", FIELDS, caps)
-    text = render(
-        "sort/select.wgsl", caps, head=head, kind=kind, key=dtype.carrier, words=1, source=True, threads=THREADS,
-        reaches=[1 << k for k in range(8)], **access,
+def _program(kind: str, dtype: DType, caps: Caps) -> tuple[Program, Struct]:
+    """With what packs its parameters."""
+    face = interface((("a", dtype),), (), "", FIELDS, caps)
+    bindings = [*face.bindings, ("counts", "read_write", "array<atomic<u32>>")]
+    bindings.append(("states", "read_write", "array<vec2<u32>>"))
+    if kind == "write":
+        bindings.append(("b_out", "read_write", "array<vec2<u32>>"))
+    program = render_program(
+        f"select_{kind}_{dtype.short}", "sort/select.wgsl", face.fields, bindings, caps, kind=kind, key=dtype.carrier,
+        words=1, source=True, threads=THREADS, reaches=[1 << k for k in range(8)], **face.accessors,
     )  # fmt: skip
-    return Program(f"select_{kind}_{dtype.short}", text, "rww" + "w" * (kind == "write"), packer.size), packer
+    return program, face.pack

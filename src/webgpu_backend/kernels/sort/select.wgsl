@@ -2,12 +2,7 @@
 // pass counts the digits of those keys that agree with what is known of the last key wanted; the next pass finds its
 // digit from the counts of all parts, each workgroup for itself. Then the keys below it are put together, in any order,
 // and as many of those that equal it as are still wanted, the first ones.
-{{ head }}
-@group(0) @binding(1) var<storage, read_write> counts: array<atomic<u32>>;
-@group(0) @binding(2) var<storage, read_write> states: array<vec2<u32>>;
-{% if kind == "write" %}
-@group(0) @binding(3) var<storage, read_write> b_out: array<vec2<u32>>;
-{% endif %}
+{% include "text/interface.wgsl" %}
 
 {% include "sort/element.wgsl" %}
 

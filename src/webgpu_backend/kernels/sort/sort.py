@@ -3,13 +3,12 @@ rows by digits of eight bits instead. Elements travel as keys of one or two word
 `element.wgsl` says how values become keys."""
 
 from functools import cache
-from struct import Struct
 
-from ...dtypes import UINT16, UINT64, DType, Unsupported
-from ...program import Caps, Program
-from ..layout import spread
-from ..text.by_index import operands
-from ..text.render import render
+from ...dtypes import INT64, UINT16, UINT32, UINT64, DType, Unsupported
+from ...program import Caps, Step
+from ..text import by_index
+from ..text.by_index import Kernel, interface
+from ..text.render import render_program
 
 WORKGROUP = {"gpu": 256, "cpu": 16}
 SPAN = {"gpu": 4, "cpu": 64}  # elements that a thread merges
@@ -33,9 +32,19 @@ def words(dtype: DType) -> int:
     return 2 if dtype.size == 8 else 1
 
 
-def raw(dtype: DType) -> DType:
-    """float64 is only moved and its bits compared, so every adapter can sort it."""
+def stored(dtype: DType) -> DType:
+    """How values are read: float64 is only moved and its bits compared, so every adapter can sort it."""
     return UINT64 if dtype.name == "float64" else dtype
+
+
+def _key(dtype: DType) -> str:
+    """The carrier whose values become keys."""
+    return "f64" if dtype.name == "float64" else dtype.carrier
+
+
+def _pairs(key_words: int) -> str:
+    """An array of keys with their indices."""
+    return "array<vec2<u32>>" if key_words == 1 else "array<vec4<u32>>"
 
 
 def block_for(length: int, key_words: int, caps: Caps) -> int:
@@ -62,22 +71,27 @@ def capacity(dtype: DType, length: int, caps: Caps) -> int:
     return next((c for c in (1024, 4096, LONGEST) if length <= c and 4 * c + 8192 <= caps.workgroup_bytes), 0)
 
 
+def plan_quick(source: DType, rows: int, length: int, inner: int, flip: int, offset: int, caps: Caps) -> Step:
+    """Rows of `source` sorted by a team of threads each, as std::sort does it. Binds the values, the pairs, and where
+    there is no room in workgroup memory, work of the pairs' size."""
+    kernel = _quick(source, team_for(length, caps), capacity(source, length, caps), caps)
+    return kernel.step(caps, rows, 1, length, inner, flip, length, 0, 0, 0, offset)
+
+
 @cache
-def quick(source: DType, key_words: int, team: int, capacity: int, caps: Caps) -> tuple[Program, Struct]:
-    """A row of `source` sorted by a team of threads as std::sort does it. Bindings: the values, pairs, work."""
-    bits = {"float16": UINT16, "bfloat16": UINT16}.get(source.name, source) if capacity else raw(source)
-    head, access, packer = operands((("a", bits),), (), "", FIELDS, caps)
-    pair = "vec2<u32>" if key_words == 1 else "vec4<u32>"
-    for slot, name in enumerate(("b_out",) if capacity else ("b_out", "b_work"), start=1):
-        head += f"@group(0) @binding({slot}) var<storage, read_write> {name}: array<{pair}>;\n"
-    text = render(
-        "sort/quick.wgsl", caps, head=head, kind="quick", source=True, words=key_words, workgroup=team,
-        key="f64" if source.name == "float64" else source.carrier, packed=bool(capacity), capacity=capacity,
-        infinity={"float16": 0x7C00, "bfloat16": 0x7F80}.get(source.name, 0), signed=source.name in ("int8", "int16"),
-        longest=LONGEST, short=SPLIT, most=LONGEST // (SPLIT + 1) + 1, **access,
+def _quick(source: DType, team: int, capacity: int, caps: Caps) -> Kernel:
+    bits = {"float16": UINT16, "bfloat16": UINT16}.get(source.name, source) if capacity else stored(source)
+    face = interface((("a", bits),), (), "", FIELDS, caps)
+    names = ("b_out",) if capacity else ("b_out", "b_work")
+    program = render_program(
+        f"sort_quick{team}_{capacity}_{source.short}", "sort/quick.wgsl", face.fields,
+        [*face.bindings, *((name, "read_write", _pairs(words(source))) for name in names)], caps,
+        kind="quick", source=True, words=words(source), workgroup=team, key=_key(source), packed=bool(capacity),
+        capacity=capacity, infinity={"float16": 0x7C00, "bfloat16": 0x7F80}.get(source.name, 0),
+        signed=source.name in ("int8", "int16"), longest=LONGEST, short=SPLIT, most=LONGEST // (SPLIT + 1) + 1,
+        **face.accessors,
     )  # fmt: skip
-    name = f"sort_quick{team}_{capacity}_{source.short}"
-    return Program(name, text, "rw" if capacity else "rww", packer.size), packer
+    return Kernel(program, face.pack, 1)
 
 
 RADIX = 1 << 19  # rows of at least so many elements are sorted by digits
@@ -102,35 +116,62 @@ def by_digits(rows: int, length: int, caps: Caps) -> tuple[int, int] | None:
     return -(-length // span), span
 
 
-@cache
-def radix(kind: str, source: DType, caps: Caps) -> tuple[Program, Struct]:
-    """`kind`: count, scatter or settle. Bindings: the values, two buffers of pairs, flags of the passes, and
-    counts."""
-    head, access, packer = operands((("a", raw(source)),), (), "", RADIX_FIELDS, caps)
-    key = "f64" if source.name == "float64" else source.carrier
-    text = render("sort/radix.wgsl", caps, head=head, kind=kind, key=key, words=words(source), source=True, **access)
-    letters = {"count": "rwwww", "scatter": "rwwrr", "settle": "rwwr"}[kind]
-    return Program(f"sort_{kind}_{source.short}", text, letters, packer.size), packer
-
-
-def grid_of(groups: int, kind: str, caps: Caps) -> tuple[int, int, int]:
-    return spread(groups if kind == "block" else -(-groups // WORKGROUP[caps.kind]), caps)
+def plan_radix(
+    kind: str, source: DType, rows: int, length: int, inner: int, flip: int, blocks: int, span: int, shift: int,
+    turn: int, offset: int, caps: Caps,
+) -> Step:  # fmt: skip
+    """A pass of a sort by digits: `count` and `scatter` for the digit at `shift`, pass number `turn`, and `settle`
+    after all of them. Binds the values, two buffers of pairs, flags of the passes, and (but to settle) counts."""
+    groups = rows * length if kind == "settle" else rows * blocks
+    return _radix(kind, source, caps).step(caps, groups, blocks, length, inner, flip, span, shift, turn, offset)
 
 
 @cache
-def program(kind: str, source: DType | None, key_words: int, block: int, caps: Caps) -> tuple[Program, Struct]:
-    """`source`: the dtype to make keys of; None: pairs come from an earlier pass."""
-    reads = (("a", raw(source)),) if source is not None else ()
-    head, access, packer = operands(reads, (), "", FIELDS, caps)
-    pair = "vec2<u32>" if key_words == 1 else "vec4<u32>"
-    if source is None:
-        head += f"@group(0) @binding(0) var<storage, read> b_pairs: array<{pair}>;\n"
-    head += f"@group(0) @binding(1) var<storage, read_write> b_out: array<{pair}>;\n"
-    key = "" if source is None else "f64" if source.name == "float64" else source.carrier
-    workgroup = min(block // 2, WORKGROUP["gpu"]) if kind == "block" else WORKGROUP[caps.kind]
-    text = render(
-        "sort/sort.wgsl", caps, head=head, kind=kind, key=key, words=key_words, source=source is not None, block=block,
-        workgroup=workgroup, network=_NETWORK, **access,
+def _radix(kind: str, source: DType, caps: Caps) -> Kernel:
+    face = interface((("a", stored(source)),), (), "", RADIX_FIELDS, caps)
+    access = "read_write" if kind == "count" else "read"
+    bindings = [*face.bindings, *((name, "read_write", _pairs(words(source))) for name in ("b_one", "b_two"))]
+    bindings.append(("b_flags", access, "array<u32>"))
+    if kind != "settle":
+        bindings.append(("b_counts", access, "array<u32>" if kind == "count" else "array<vec4<u32>>"))
+    program = render_program(
+        f"sort_{kind}_{source.short}", "sort/radix.wgsl", face.fields, bindings, caps,
+        kind=kind, key=_key(source), words=words(source), source=True, **face.accessors,
     )  # fmt: skip
-    name = f"sort_{kind}{block}_{source.short if source else f'pairs{key_words}'}"
-    return Program(name, text, "rw", packer.size), packer
+    return Kernel(program, face.pack, 256 if kind == "settle" else 1)
+
+
+def plan(kind: str, source: DType | None, key_words: int, block: int, numbers: tuple[int, ...], caps: Caps) -> Step:
+    """One pass over rows. `numbers` are those of FIELDS, and the offset of the values where keys are made of them;
+    without a `source` pairs come from an earlier pass. Binds what is read, and pairs."""
+    return _kernel(kind, source, key_words, block, caps).step(caps, *numbers)
+
+
+@cache
+def _kernel(kind: str, source: DType | None, key_words: int, block: int, caps: Caps) -> Kernel:
+    face = interface((("a", stored(source)),) if source is not None else (), (), "", FIELDS, caps)
+    pairs = _pairs(key_words)
+    bindings = face.bindings if source is not None else [("b_pairs", "read", pairs)]
+    workgroup = min(block // 2, WORKGROUP["gpu"]) if kind == "block" else WORKGROUP[caps.kind]
+    program = render_program(
+        f"sort_{kind}{block}_{source.short if source else f'pairs{key_words}'}", "sort/sort.wgsl", face.fields,
+        [*bindings, ("b_out", "read_write", pairs)], caps,
+        kind=kind, key="" if source is None else _key(source), words=key_words, source=source is not None, block=block,
+        workgroup=workgroup, network=_NETWORK, **face.accessors,
+    )  # fmt: skip
+    return Kernel(program, face.pack, 1 if kind == "block" else workgroup)
+
+
+def kernel_of_values(kind: str, dtype: DType, caps: Caps) -> Kernel:
+    """The values and indices that sorted pairs of a dtype stand for: `take`, or of one of each row (`median` and
+    `nanmedian`)."""
+    floating = dtype.carrier in ("f32", "f64")
+    return by_index.kernel(
+        f"sort_{kind}",
+        "sort/take.wgsl",
+        (("a", stored(dtype)), ("pairs", UINT32)),
+        (("values", stored(dtype)), ("indices", INT64)),
+        ("length", "inner", "stride", "count", "first"),
+        caps,
+        names=(("kind", kind), ("words", words(dtype)), ("floating", floating), ("index_dtype", INT64)),
+    )

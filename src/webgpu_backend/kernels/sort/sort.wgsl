@@ -1,4 +1,5 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 {% include "sort/element.wgsl" %}
 {% if kind == "block" %}
 

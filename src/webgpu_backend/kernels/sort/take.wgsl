@@ -1,4 +1,5 @@
-{{ head }}
+{% include "text/interface.wgsl" %}
+
 // What sorted pairs stand for. Output element i is (outer, j, inner) of {{ "(outer, p.count, inner)" }}.
 fn index_at(row: u32, j: u32) -> u32 {
     return b_pairs[(row * p.stride + j) * {{ 2 * words }}u + {{ words }}u];
@@ -44,4 +45,4 @@ fn at(i: u32) -> R {
     let q = (outer * p.length + k) * p.inner + inner;
     return R({{ a("q") }}, {{ index("k", index_dtype) }});
 }
-{{ main }}
+{% include "text/by_index.wgsl" %}

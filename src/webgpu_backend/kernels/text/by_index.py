@@ -1,21 +1,23 @@
 """Kernels that compute an output element from its index, and the declarations that other kernels share with them.
 
-A template says `{{ head }}`, then its functions, then `{{ main }}`; `{{ a("i") }}` reads element i of operand a. An
-indexed kernel defines `fn at(i: u32)`, which returns the value (or a struct R of the values) of output element i.
+Their templates include `text/interface.wgsl`; `{{ a("i") }}` reads element i of operand a. The template of an indexed
+kernel defines `fn at(i: u32)`, which returns the value (or a struct R of the values) of output element i, and then
+includes `text/by_index.wgsl`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from struct import Struct
+from typing import NamedTuple
 
 from ...dtypes import WGSL_TYPE, DType, carrier
-from ...program import Caps, Program
-from ..layout import grid
+from ...program import Caps, Program, Step
+from ..layout import WORKGROUP, spread
 from . import elements
 from .expression import Emitter, convert
-from .render import render
+from .render import Binding, render_program
 
-WORKGROUP = {"gpu": 256, "cpu": 64}
 LANES = {"gpu": 1, "cpu": 4}  # a software adapter pays per thread; packed dtypes always take four
 
 Operands = tuple[tuple[str, DType], ...]
@@ -23,18 +25,29 @@ Operands = tuple[tuple[str, DType], ...]
 
 @dataclass(frozen=True)
 class Kernel:
+    """A program whose first parameter counts what it computes, of which a workgroup has `share`."""
+
     program: Program
     pack: Struct
-    lanes: int
-    workgroup: int
+    share: int
 
-    def grid(self, n: int, caps: Caps) -> tuple[int, int, int]:
-        return grid(-(-n // self.lanes), self.workgroup, caps)
+    def step(self, caps: Caps, n: int, *values) -> Step:
+        """One dispatch for `n` of them; `values` are the other parameters."""
+        return Step(self.program, self.pack.pack(n, *values), spread(-(-n // self.share), caps))
+
+
+class Interface(NamedTuple):
+    """Parameters and buffers of a kernel over named operands, and what reads or writes an element of each."""
+
+    fields: list[str]
+    bindings: list[Binding]
+    accessors: dict[str, Callable[..., str]]
+    pack: Struct
 
 
 def plain(dtype: DType, caps: Caps) -> bool:
     """One thread may store one element: no other element shares its word."""
-    return elements.element_mode(dtype, caps, written=True) == "e"
+    return not elements.is_packed(dtype, caps)
 
 
 def function(name: str, source: str, types: dict[str, str], result: str, caps: Caps) -> str:
@@ -46,26 +59,23 @@ def function(name: str, source: str, types: dict[str, str], result: str, caps: C
     return f"fn {name}({arguments}) -> {WGSL_TYPE[result]} {{\n    {body}\n}}"
 
 
-def operands(reads: Operands, writes: Operands, modes: str, fields: tuple[str, ...], caps: Caps, fours: str = ""):
-    """The head of a shader (parameters, bindings) and its accessors by operand name.
-
-    Every operand read has a parameter `<name>_o`, the offset of its first element. Fields are u32 unless they say
-    `name:f32`. `modes` has a letter per written operand; the operand named in `fours` is read in groups of four.
-    """
-    typed = [f.split(":") if ":" in f else (f, "u32") for f in fields]
-    lines = ["struct P {", *(f"    {n}: {t}," for n, t in typed), *(f"    {n}_o: u32," for n, _ in reads), "}"]
-    access: dict[str, object] = {}
-    for slot, (name, dtype) in enumerate(reads):
+def interface(
+    reads: Operands, writes: Operands, modes: str, fields: tuple[str, ...], caps: Caps, fours: str = ""
+) -> Interface:
+    """Every operand read has a parameter `<name>_o`, the offset of its first element. Fields are u32 unless they say
+    `name: f32`. `modes` has a letter per written operand; the operand named in `fours` is read in groups of four."""
+    fields = [*fields, *(f"{name}_o" for name, _ in reads)]
+    bindings, accessors = [], {}
+    for name, dtype in reads:
         kind = elements.array_type(dtype, "v" if name == fours else "e", caps)
-        lines.append(f"@group(0) @binding({slot}) var<storage, read> b_{name}: {kind};")
-        access[name] = _reader(name, dtype, caps)
-    for slot, (name, dtype) in enumerate(writes, start=len(reads)):
-        kind = elements.array_type(dtype, modes[slot - len(reads)], caps)
-        lines.append(f"@group(0) @binding({slot}) var<storage, read_write> b_{name}: {kind};")
-        access[name] = _writer(name, dtype, caps)
-    code = {"u32": "I", "i32": "i", "f32": "f"}
-    packer = Struct("<" + "".join(code[t] for _, t in typed) + "I" * len(reads))
-    return "\n".join(lines) + "\n", access, packer
+        bindings.append((f"b_{name}", "read", kind))
+        accessors[name] = _reader(name, dtype, caps)
+    for (name, dtype), mode in zip(writes, modes):
+        bindings.append((f"b_{name}", "read_write", elements.array_type(dtype, mode, caps)))
+        accessors[name] = _writer(name, dtype, caps)
+    codes = {"": "I", "i32": "i", "f32": "f"}
+    packer = Struct("<" + "".join([codes[field.partition(": ")[2]] for field in fields]))
+    return Interface(fields, bindings, accessors, packer)
 
 
 def _reader(name: str, dtype: DType, caps: Caps):
@@ -108,42 +118,28 @@ def kernel(
     simple = all(plain(d, caps) for _, d in writes)
     lanes = 4 if not simple else lanes or LANES[caps.kind]
     mode = "v" if lanes == 4 else "e"
-    head, access, packer = operands(reads, writes, mode * len(writes), ("n", *fields), caps)
+    face = interface(reads, writes, mode * len(writes), ("n", *fields), caps)
     carriers = [carrier(d, caps) for _, d in writes]
-    if len(writes) > 1:
-        members = ", ".join(f"{n}: {WGSL_TYPE[c]}" for (n, _), c in zip(writes, carriers))
-        head += f"struct R {{ {members} }}\n"
-    text = render(
+    many = len(writes) > 1
+    program = render_program(
+        f"{name}_{'_'.join(d.short for _, d in (*reads, *writes))}",
         template,
+        face.fields,
+        face.bindings,
         caps,
-        head=head,
-        main=_main(writes, lanes, caps),
+        result="R" if many else WGSL_TYPE[carriers[0]],
+        members=[f"{n}: {WGSL_TYPE[c]}" for (n, _), c in zip(writes, carriers)] if many else [],
+        lanes=lanes,
+        stores=[line for n, d in writes for line in _store(n, d, f".{n}" if many else "", lanes, caps)],
         index=lambda value, dtype: from_u32(value, dtype, caps),
-        result="R" if len(writes) > 1 else WGSL_TYPE[carriers[0]],
-        **access,
+        **face.accessors,
         **dict(names),
     )
-    tags = "_".join(d.short for _, d in (*reads, *writes))
-    program = Program(f"{name}_{tags}", text, "r" * len(reads) + "w" * len(writes), packer.size)
-    return Kernel(program, packer, lanes, WORKGROUP[caps.kind])
+    return Kernel(program, face.pack, lanes * WORKGROUP[caps.kind])
 
 
-def _main(writes: Operands, lanes: int, caps: Caps) -> str:
-    size = WORKGROUP[caps.kind]
-    lines = [
-        f"@compute @workgroup_size({size})",
-        "fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {",
-        f"    let g = gid.x + gid.y * nwg.x * {size}u;",
-        f"    if (g * {lanes}u >= p.n) {{ return; }}",
-    ]
-    parts = [f".{n}" for n, _ in writes] if len(writes) > 1 else [""]
+def _store(name: str, dtype: DType, part: str, lanes: int, caps: Caps) -> list[str]:
+    """Statements that store what `at` returned, or a part of it, for one element or four."""
     if lanes == 1:
-        lines.append("    let y = at(g);")
-        for (n, d), part in zip(writes, parts):
-            lines.append("    " + elements.write(d, f"b_{n}", "g", f"y{part}", caps))
-    else:
-        for k in range(4):
-            lines.append(f"    let y{k} = at(min(4u * g + {k}u, p.n - 1u));")
-        for (n, d), part in zip(writes, parts):
-            lines += ["    " + s for s in elements.write4(d, f"b_{n}", "g", [f"y{k}{part}" for k in range(4)], caps)]
-    return "\n".join([*lines, "}", ""])
+        return [elements.write(dtype, f"b_{name}", "g", f"y{part}", caps)]
+    return elements.write4(dtype, f"b_{name}", "g", [f"y{k}{part}" for k in range(4)], caps)

@@ -7,6 +7,11 @@ from ...program import Caps
 # packed dtype written through atomics (neighbours in a word belong to other threads).
 
 
+def is_packed(dtype: DType, caps: Caps) -> bool:
+    """Whether several elements share a word: halves do not where the adapter has f16."""
+    return dtype.packed and not (dtype.name == "float16" and caps.f16)
+
+
 def array_type(dtype: DType, mode: str, caps: Caps) -> str:
     name = dtype.name
     if mode == "v":
@@ -48,23 +53,26 @@ def _word64(dtype: DType) -> str:
 
 def element_mode(dtype: DType, caps: Caps, written: bool) -> str:
     """Mode for single-element access: packed dtypes are written through atomics."""
-    plain = not dtype.packed or (dtype.name == "float16" and caps.f16)
-    return "e" if plain or not written else "a"
+    return "a" if written and is_packed(dtype, caps) else "e"
 
 
 def read(dtype: DType, var: str, index: str, caps: Caps, mode: str = "e") -> str:
     """One element, as its carrier; `index` is evaluated more than once."""
-    name = dtype.name
-    if name == "float16" and caps.f16:
+    if dtype.name == "float16" and caps.f16:
         return f"f32({var}[{index}])"
-    if name == "complex32":
+    if dtype.name == "complex32":
         return f"unpack2x16float({var}[{index}])"
     if not dtype.packed:
         return f"{var}[{index}]"
-    per, shift = (2, 16) if dtype.size == 2 else (4, 8)
+    per, _ = per_word(dtype)
     word = f"{var}[({index}) / {per}u]"
-    if mode == "a":
-        word = f"atomicLoad(&{word})"
+    return read_word(dtype, f"atomicLoad(&{word})" if mode == "a" else word, index)
+
+
+def read_word(dtype: DType, word: str, index: str) -> str:
+    """Element `index` of a packed dtype, as its carrier, from the word that holds it."""
+    name = dtype.name
+    per, shift = per_word(dtype)
     at = f"(({index}) % {per}u) * {shift}u"
     if name == "float16":
         return f"unpack2x16float({word} >> ({at})).x"
@@ -75,6 +83,11 @@ def read(dtype: DType, var: str, index: str, caps: Caps, mode: str = "e") -> str
     if name in ("uint8", "uint16"):
         return f"i32(extractBits({word}, {at}, {shift}u))"
     return f"extractBits(bitcast<i32>({word}), {at}, {shift}u)"
+
+
+def per_word(dtype: DType) -> tuple[int, int]:
+    """Elements of a packed dtype that share a word, and the bits of each."""
+    return (2, 16) if dtype.size == 2 else (4, 8)
 
 
 def bits(dtype: DType, value: str) -> str:
@@ -100,48 +113,60 @@ def write(dtype: DType, var: str, index: str, value: str, caps: Caps) -> str:
         return f"{var}[{index}] = {bits(dtype, value)};"
     if not dtype.packed:
         return f"{var}[{index}] = {value};"
-    per, shift = (2, 16) if dtype.size == 2 else (4, 8)
+    per, shift = per_word(dtype)
     mask = "0xffffu" if dtype.size == 2 else "0xffu"
     word = f"&{var}[({index}) / {per}u]"
     at = f"((({index}) % {per}u) * {shift}u)"
     return f"atomicAnd({word}, ~({mask} << {at})); atomicOr({word}, {bits(dtype, value)} << {at});"
 
 
+def vector(dtype: DType, group: str, caps: Caps) -> str:
+    """Four elements of at most four bytes as one vector of their carrier, from the group that holds them, whose text is
+    repeated where it is packed."""
+    name = dtype.name
+    if not is_packed(dtype, caps):
+        return f"vec4<f32>({group})" if name == "float16" else group
+    if name == "float16":
+        return f"vec4<f32>(unpack2x16float({group}.x), unpack2x16float({group}.y))"
+    if dtype.size == 2:
+        x, y = f"{group}.x", f"{group}.y"
+        if name == "bfloat16":
+            return f"bitcast<vec4<f32>>(vec4<u32>({x} << 16u, {x} & 0xffff0000u, {y} << 16u, {y} & 0xffff0000u))"
+        if name == "int16":
+            return f"bitcast<vec4<i32>>(vec4<u32>({x} << 16u, {x}, {y} << 16u, {y})) >> vec4<u32>(16u)"
+        return f"vec4<i32>(vec4<u32>({x} & 0xffffu, {x} >> 16u, {y} & 0xffffu, {y} >> 16u))"
+    if name == "int8":
+        shifted = f"vec4<u32>({group} << 24u, {group} << 16u, {group} << 8u, {group})"
+        return f"bitcast<vec4<i32>>({shifted}) >> vec4<u32>(24u)"
+    spread = f"(vec4<u32>({group}, {group} >> 8u, {group} >> 16u, {group} >> 24u) & vec4<u32>(255u))"
+    return f"{spread} != vec4<u32>(0u)" if name == "bool" else f"vec4<i32>{spread}"
+
+
+def widened(dtype: DType, group: str, caps: Caps) -> str:
+    """As `vector`, for an expression that is written once: packed dtypes call a function of `wideners`."""
+    return f"widen_{dtype.short}({group})" if is_packed(dtype, caps) else vector(dtype, group, caps)
+
+
+def wideners(dtypes: tuple[DType, ...], caps: Caps) -> list[str]:
+    """The functions that `widened` calls for these dtypes: from a group as it lies in memory to a vector."""
+    found = {}
+    for dtype in dtypes:
+        if is_packed(dtype, caps):
+            group = "vec2<u32>" if dtype.size == 2 else "u32"
+            head = f"fn widen_{dtype.short}(w: {group}) -> vec4<{dtype.carrier}>"
+            found[dtype] = f"{head} {{ return {vector(dtype, 'w', caps)}; }}"
+    return [*found.values()]
+
+
 def read4(dtype: DType, var: str, group: str, to: str, caps: Caps) -> tuple[list[str], list[str]]:
     """Statements that load elements 4*group..4*group+3, and the four lanes' texts."""
     name = dtype.name
     xyzw = [f"{to}.{c}" for c in "xyzw"]
-    if name in ("float32", "int32", "uint32"):
-        return [f"let {to} = {var}[{group}];"], xyzw
-    if name == "float16" and caps.f16:
-        return [f"let {to} = vec4<f32>({var}[{group}]);"], xyzw
-    if dtype.size == 2:
-        w = f"{to}_w"
-        lines = [f"let {w} = {var}[{group}];"]
-        if name == "float16":
-            lanes = f"vec4<f32>(unpack2x16float({w}.x), unpack2x16float({w}.y))"
-        elif name == "bfloat16":
-            lanes = (
-                f"bitcast<vec4<f32>>(vec4<u32>({w}.x << 16u, {w}.x & 0xffff0000u, {w}.y << 16u, {w}.y & 0xffff0000u))"
-            )
-        else:
-            shift = f"bitcast<vec4<i32>>(vec4<u32>({w}.x << 16u, {w}.x, {w}.y << 16u, {w}.y))"
-            if name == "int16":
-                lanes = f"{shift} >> vec4<u32>(16u)"
-            else:
-                lanes = f"vec4<i32>(vec4<u32>({w}.x & 0xffffu, {w}.x >> 16u, {w}.y & 0xffffu, {w}.y >> 16u))"
-        return [*lines, f"let {to} = {lanes};"], xyzw
-    if dtype.size == 1:
-        w = f"{to}_w"
-        lines = [f"let {w} = {var}[{group}];"]
-        if name == "int8":
-            spread = f"bitcast<vec4<i32>>(vec4<u32>({w} << 24u, {w} << 16u, {w} << 8u, {w})) >> vec4<u32>(24u)"
-        else:
-            spread = f"(vec4<u32>({w}, {w} >> 8u, {w} >> 16u, {w} >> 24u) & vec4<u32>(255u))"
-            spread = f"{spread} != vec4<u32>(0u)" if name == "bool" else f"vec4<i32>{spread}"
-        return [*lines, f"let {to} = {spread};"], xyzw
-    if name == "complex32":
-        return [f"let {to} = {var}[{group}];"], [f"unpack2x16float({x})" for x in xyzw]
+    if is_packed(dtype, caps):
+        return [f"let {to}_w = {var}[{group}];", f"let {to} = {vector(dtype, f'{to}_w', caps)};"], xyzw
+    if dtype.size <= 4:
+        lanes = [f"unpack2x16float({x})" for x in xyzw] if name == "complex32" else xyzw
+        return [f"let {to} = {vector(dtype, f'{var}[{group}]', caps)};"], lanes
     if name == "complex64" or (name in ("int64", "uint64") and not caps.i64):
         lines = [f"let {to}_l = {var}[2u * ({group})];", f"let {to}_h = {var}[2u * ({group}) + 1u];"]
         return lines, [f"{to}_l.xy", f"{to}_l.zw", f"{to}_h.xy", f"{to}_h.zw"]

@@ -155,6 +155,11 @@ def convert(text: str, source: str, target: str) -> str:
     raise Unsupported(f"webgpu: no conversion from {source} to {target}")
 
 
+def names_in(source: str) -> set[str]:
+    """Every name that an expression, or several lines of them, mentions."""
+    return {node.id for node in ast.walk(ast.parse(source.strip())) if isinstance(node, ast.Name)}
+
+
 class Emitter:
     """Turns expressions over typed names into WGSL text."""
 
@@ -172,6 +177,12 @@ class Emitter:
         if isinstance(body[-1], ast.Expr):
             self.lines.append(f"let {outputs[0][0]} = {self.as_type(body[-1].value, outputs[0][1])};")
         return self.lines
+
+    def expression(self, source: str, type_: str) -> str:
+        """One expression as a carrier, where no statement has to come before it."""
+        text = self.as_type(ast.parse(source, mode="eval").body, type_)
+        assert not self.lines, f"{source} takes statements"
+        return text
 
     def _assign(self, statement: ast.stmt) -> None:
         if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):

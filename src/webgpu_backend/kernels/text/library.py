@@ -15,10 +15,17 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 @dataclass(frozen=True)
 class Item:
+    """A declaration of the library: its text is `keyword`, `name` and `rest`."""
+
+    keyword: str
     name: str
-    text: str
+    rest: str
     args: tuple[str, ...] = ()
     result: str = ""
+
+    def text(self, name: str = "") -> str:
+        """As it stands, or under another name."""
+        return f"{self.keyword} {name or self.name}{self.rest}"
 
 
 @cache
@@ -28,11 +35,15 @@ def items() -> dict[str, Item]:
         source = path.read_text(encoding="utf-8")
         for m in _FUNCTION.finditer(source):
             types = tuple(part.split(":", 1)[1].strip() for part in _split(m.group(2)))
-            found[m.group(1)] = Item(m.group(1), m.group(0), types, (m.group(3) or "").strip())
-        for pattern in (_CONST, _STRUCT):
+            found[m.group(1)] = _item("fn", m, types, (m.group(3) or "").strip())
+        for keyword, pattern in (("const", _CONST), ("struct", _STRUCT)):
             for m in pattern.finditer(source):
-                found[m.group(1)] = Item(m.group(1), m.group(0))
+                found[m.group(1)] = _item(keyword, m)
     return found
+
+
+def _item(keyword: str, m: re.Match, *signature) -> Item:
+    return Item(keyword, m.group(1), m.string[m.end(1) : m.end()], *signature)
 
 
 def _split(args: str) -> list[str]:
@@ -53,7 +64,7 @@ def _closure(name: str) -> frozenset[str]:
         if current in seen or current not in known:
             continue
         seen.add(current)
-        stack.extend(w for w in set(_WORD.findall(known[current].text)) if w in known and w not in seen)
+        stack.extend(w for w in set(_WORD.findall(known[current].text())) if w in known and w not in seen)
     return frozenset(seen)
 
 
@@ -67,8 +78,5 @@ def include(source: str, native64: bool = False) -> str:
     for word in set(_WORD.findall(source)):
         if word in known:
             needed |= _closure(word)
-    texts = []
-    for name in sorted(needed):
-        other = _NATIVE.get(name) if native64 else None
-        texts.append(known[name].text if other is None else known[other].text.replace(other, name))
-    return "\n".join(texts)
+    native = _NATIVE if native64 else {}
+    return "\n".join([known[native.get(name, name)].text(name) for name in sorted(needed)])

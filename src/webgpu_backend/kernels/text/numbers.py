@@ -1,10 +1,16 @@
-"""Python numbers as parameter words, converted as torch converts them."""
+"""Python numbers as parameter words, converted as torch converts them, and how a shader reads them."""
 
-from collections.abc import Callable
-from struct import Struct
+from collections.abc import Callable, Collection
+from struct import Struct, pack
 
 _F32, _U32, _U64 = Struct("<f"), Struct("<I"), Struct("<Q")
 _BITS = {"uint8": 8, "int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
+_WORDS = {"i64": 2, "u64": 2, "n64": 2, "nu64": 2, "c64": 2, "f64": 3}  # of a carrier; others have one
+
+
+def packed(words: Collection[int]) -> bytes:
+    """Parameters that are u32."""
+    return pack(f"<{len(words)}I", *words)
 
 
 def _limits(dtype: str) -> tuple[int, int]:
@@ -71,3 +77,29 @@ PACKERS = {
     **dict.fromkeys(("i64", "n64", "u64", "nu64"), lambda v: _U64.pack(int(v) & 0xFFFFFFFFFFFFFFFF)),
 }
 """By carrier."""
+
+
+def scalar_fields(name: str, carrier: str) -> list[str]:
+    """Parameter fields that hold a number of a carrier, as `PACKERS` lays it out."""
+    kind = {"f32": "f32", "i32": "i32", "c64": "f32", "f64": "f32"}.get(carrier, "u32")
+    if carrier in _WORDS:
+        return [f"s_{name}_{part}: {kind}" for part in "xyz"[: _WORDS[carrier]]]
+    return [f"s_{name}: {kind}"]
+
+
+def scalar_text(name: str, carrier: str) -> str:
+    """The number that those fields hold."""
+    if carrier == "bool":
+        return f"(p.s_{name} != 0u)"
+    if carrier in ("i64", "u64"):
+        return f"vec2<u32>(p.s_{name}_x, p.s_{name}_y)"
+    if carrier == "c64":
+        return f"vec2<f32>(p.s_{name}_x, p.s_{name}_y)"
+    if carrier == "n64":
+        return f"n64_load(p.s_{name}_x, p.s_{name}_y)"
+    if carrier == "nu64":
+        return f"u64(n64_load(p.s_{name}_x, p.s_{name}_y))"
+    if carrier == "f64":
+        # Three f32 whose sum is the value: no bitcast from two words to f64 is to be had.
+        return f"(f64(p.s_{name}_x) + f64(p.s_{name}_y) + f64(p.s_{name}_z))"
+    return f"p.s_{name}"

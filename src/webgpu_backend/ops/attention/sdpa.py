@@ -55,7 +55,7 @@ def forward(q, k, v, mask, causal: bool, scale: float, dropout: float, draw):
     operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v)}
     out = T.empty((*q.shape[:3], shape.v), q.dtype)
     lse = T.empty(q.shape[:3], torch.float32)
-    plan = plans.forward(shape, T.dtype_of(q), operands, how, causal, scale, dropout, caps())
+    plan = plans.plan_forward(shape, T.dtype_of(q), operands, how, causal, scale, dropout, caps())
     launch(plan, q, k, v, mask, lse, out, draw=draw)
     return out, lse
 
@@ -79,7 +79,7 @@ def backward(
         dq = fill(T.empty(q.shape, torch.float32), 0)
     elif wanted[0]:
         dq = T.empty(q.shape, q.dtype)
-    plan = plans.backward(shape, dtype, operands, how, causal, scale, dropout, (wanted[0], both), fused, caps())
+    plan = plans.plan_backward(shape, dtype, operands, how, causal, scale, dropout, (wanted[0], both), fused, caps())
     launch(plan, q, k, v, grad, mask, out, lse, dq, dk, dv, draw=draw)
     return dq.to(q.dtype) if fused else dq, dk, dv
 

@@ -3,7 +3,7 @@
 import torch
 
 from ... import tensor as T
-from ...kernels.conv.winograd import step
+from ...kernels.conv.winograd import plan
 from ...kernels.matmul.product import Matrix, Product
 from ...plan import caps, launch
 from ..matmul.product import multiply, output
@@ -46,7 +46,7 @@ def _spread(x, channels: int, tiles: Tiles, padding, kind: str = "image"):
     """[16, channels, tiles] of an image, or of a gradient."""
     out = T.empty((16, channels, tiles.count), torch.float32)
     words = (*tiles.words, *x.shape[2:], x.storage_offset(), *x.stride(), *padding)
-    launch(step(kind, T.dtype_of(x), channels * tiles.count, words, caps()), x, out)
+    launch(plan(kind, T.dtype_of(x), channels * tiles.count, words, caps()), x, out)
     return out
 
 
@@ -54,7 +54,7 @@ def _weights(weight, rows: int, k: int, s_m: int, s_k: int, flip: bool):
     """[16, k, rows]"""
     out = T.empty((16, k, rows), torch.float32)
     words = (rows, weight.storage_offset(), s_m, s_k)
-    launch(step("weight", T.dtype_of(weight), rows * k, words, caps(), flip), weight, out)
+    launch(plan("weight", T.dtype_of(weight), rows * k, words, caps(), flip), weight, out)
     return out
 
 
@@ -77,7 +77,7 @@ def _image(x, weight, s_m: int, s_k: int, flip: bool, bias, shape, padding):
     source = (k, *x.shape[2:], x.storage_offset(), *x.stride(), *padding, weight.storage_offset(), s_m, s_k)
     words = (*tiles.words, *shape[2:], rows, *source)
     extra = () if bias is None else (bias.storage_offset(), bias.stride(0))
-    back = step("out", T.dtype_of(x), rows * tiles.count, words, caps(), flip, extra)
+    back = plan("out", T.dtype_of(x), rows * tiles.count, words, caps(), flip, extra)
     launch(back, found, x, weight, *(() if bias is None else (bias,)), out)
     return out
 
@@ -97,5 +97,5 @@ def backward_weight(x, dy, shape, padding):
     gradient = _spread(dy, rows, tiles, (0, 0), "grad")
     found = _product("weight", rows, columns, tiles.count, gradient, _spread(x, columns, tiles, padding))
     out = T.empty(shape, x.dtype)
-    launch(step("back", T.dtype_of(x), rows * columns, (), caps()), found, out)
+    launch(plan("back", T.dtype_of(x), rows * columns, (), caps()), found, out)
     return out

@@ -9,9 +9,8 @@ from torch._prims_common import canonicalize_dim
 from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.fft import fft
-from ...kernels.layout import numel, spread
+from ...kernels.layout import numel
 from ...plan import caps, constant, launch
-from ...program import Step
 from ..by_index import run
 from ..oversize import by_free_dimension
 from ..sort.scan import blocks_of
@@ -23,9 +22,8 @@ def _scale(normalization: int, count: int) -> float:
     return (1.0, 1.0 / math.sqrt(count), 1.0 / count)[normalization] if count else 1.0
 
 
-def _launch(found: fft.Local, x: torch.Tensor, out: torch.Tensor, count: int, inner: int, forward: bool, scale: float):
-    params = found.pack.pack(count, inner, x.storage_offset(), 1.0 if forward else -1.0, scale)
-    launch(Step(found.program, params, spread(-(-count // found.batch), caps())), x, out)
+def _launch(kernel, x: torch.Tensor, out: torch.Tensor, count: int, inner: int, forward: bool, scale: float):
+    launch(fft.plan_local(kernel, count, inner, forward, scale, x.storage_offset(), caps()), x, out)
     return out
 
 
@@ -61,17 +59,14 @@ def transform(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tens
         return done
     if caps().kind == "gpu":
         radices = sorted(radices)  # a thread's outputs of the first pass are neighbours: few of them
-    sign = 1.0 if forward else -1.0
     source, done, spare = x, 1, None
-    for step, radix in enumerate(radices):
+    for number, radix in enumerate(radices, start=1):
         out = spare if spare is not None else T.empty(x.shape, torch.complex64)
-        kernel = fft.pass_kernel(radix, caps())
-        threads = numel(sizes) // radix
-        last = step == len(radices) - 1
-        params = kernel.pack.pack(
-            threads, length, sizes[2], done, sign, scale if last else 1.0, source.storage_offset()
+        factor = scale if number == len(radices) else 1.0
+        step = fft.plan_pass(
+            radix, numel(sizes), length, sizes[2], done, forward, factor, source.storage_offset(), caps()
         )
-        launch(Step(kernel.program, params, kernel.grid(threads, caps())), source, out)
+        launch(step, source, out)
         spare = source if source is not x else None
         source = out
         done *= radix

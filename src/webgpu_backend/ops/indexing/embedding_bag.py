@@ -64,11 +64,8 @@ def embedding_bag(
         if include_last_offset:
             numbers["bags"] = bags + 1
         tensors += [out, sizes] + ([maxima] if largest else [])
-        plans = bag.plans(
-            T.dtype_of(weight), indices.element_size(), largest, per_sample_weights is not None, numbers, caps()
-        )
-        for plan in plans:
-            launch(plan, *tensors)
+        weighted = per_sample_weights is not None
+        launch(bag.plan(T.dtype_of(weight), indices.element_size(), largest, weighted, numbers, caps()), *tensors)
     if mode == MEAN and not at_once:
         out = out / sizes.clamp(min=1).unsqueeze(1).to(wide)
     if not largest:

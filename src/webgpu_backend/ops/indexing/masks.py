@@ -37,9 +37,9 @@ class _Found:
         """Positions, as many as there is room for."""
         dtype, sizes = T.dtype_of(self.mask), tuple(self.mask.shape)
         if self.tiled:
-            step = compact.write(dtype, sizes, self.offset, out.shape[0], self.summed, caps())
+            step = compact.plan_positions(dtype, sizes, self.offset, out.shape[0], self.summed, caps())
         else:
-            step = masks.write(dtype, sizes, self.offset, out.shape[0], caps())
+            step = masks.plan_positions(dtype, sizes, self.offset, out.shape[0], caps())
         launch(step, self.mask, self.sums, out)
 
 
@@ -48,7 +48,7 @@ def _counts(mask: torch.Tensor) -> torch.Tensor:
     n, offset, dtype = mask.numel(), mask.storage_offset(), T.dtype_of(mask)
     tiled = compact.served(n, offset, caps())
     counts = T.empty((compact.tiles(n) if tiled else masks.chunks(n, caps()),), torch.int32)
-    launch((compact if tiled else masks).count(dtype, n, offset, caps()), mask, counts)
+    launch((compact if tiled else masks).plan_count(dtype, n, offset, caps()), mask, counts)
     return counts
 
 
@@ -106,7 +106,7 @@ def selected(source: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:
     out = T.empty((total,), source.dtype)
     if total:
         args = (source.element_size(), found.n, found.offset, total, source.storage_offset(), found.summed, caps())
-        launch(compact.select(*args), flags, found.sums, source, out)
+        launch(compact.plan_select(*args), flags, found.sums, source, out)
     return out
 
 
@@ -144,9 +144,9 @@ def masked_scatter_(self, mask, source):
     item, where = self.element_size(), site("masked_scatter", 0, False)
     places = source.storage_offset(), target.storage_offset()
     if found.tiled:
-        step = compact.fill(item, found.n, found.offset, source.numel(), places, where, found.summed, caps())
+        step = compact.plan_fill(item, found.n, found.offset, source.numel(), places, where, found.summed, caps())
     else:
-        step = masks.fill(item, found.n, found.offset, source.numel(), *places, where, caps())
+        step = masks.plan_fill(item, found.n, found.offset, source.numel(), *places, where, caps())
     launch(step, mask, found.sums, source, target)
     if target is not self:
         device_copy(target, self)

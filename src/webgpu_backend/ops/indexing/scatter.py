@@ -8,11 +8,9 @@ from torch._prims_common import canonicalize_dim
 from ... import tensor as T
 from ...kernels.indexing import read as index_kernel
 from ...kernels.indexing import scatter as kernel
-from ...kernels.layout import grid, numel
-from ...kernels.pointwise.elementwise import WORKGROUP
+from ...kernels.layout import numel
 from ...kernels.text import numbers
 from ...plan import caps, launch, windows
-from ...program import Step
 from ...runtime.errors import BindingTooLarge
 from ..pointwise.elementwise import _check_overlap
 from ..shape.copy import clone, device_copy, fill
@@ -153,10 +151,8 @@ def _in_order(how, self, indices, value, layout, chain) -> None:
     after = torch.nn.functional.pad(torch.where(same, order32[1:], -1), (0, 1), value=-1)
     following = put(count, order, after)
     head = put(n, torch.where(first, place, n), order32)
-    c = caps()
-    program = kernel.walk_program(T.dtype_of(target), how, c)
     for _ in range(-(-(chain or count) // kernel.WALK)):
-        launch(Step(program, struct.pack("<I", n), grid(n, WORKGROUP[c.kind], c)), value, following, head, target)
+        launch(kernel.plan_walk(T.dtype_of(target), how, n, caps()), value, following, head, target)
     if target is not self:
         device_copy(target, self)
 
@@ -171,13 +167,9 @@ def _through_lists(how, self, indices, value, layout, chain) -> None:
     head = T.empty((target.numel(),), torch.int32)
     fill(head, -1)
     following = T.empty((count,), torch.int32)
-    c = caps()
-    link = kernel.plan_link(shape, (strides, 0), axes, c)
-    launch(link, *indices, head, following)
-    program = kernel.walk_program(T.dtype_of(self), how, c)
-    n = target.numel()
+    launch(kernel.plan_link(shape, (strides, 0), axes, caps()), *indices, head, following)
     for _ in range(-(-(chain or count) // kernel.WALK)):
-        launch(Step(program, struct.pack("<I", n), grid(n, WORKGROUP[c.kind], c)), value, following, head, target)
+        launch(kernel.plan_walk(T.dtype_of(self), how, target.numel(), caps()), value, following, head, target)
     if target is not self:
         device_copy(target, self)
 

@@ -16,13 +16,12 @@ from ...kernels.linalg.batches import (
     TRIANGLE,
     TRIPS,
     Matrices,
-    panel,
     plan,
+    plan_panel,
     rows_of,
     team_size,
 )
 from ...plan import caps, launch
-from ...program import Step
 from ..shape.copy import device_copy, fill
 
 aten = torch.ops.aten
@@ -137,23 +136,23 @@ def run(name: str, dtype: torch.dtype, operands: tuple, vectors: tuple, length: 
     """One dispatch over [batch, m, n] operands and contiguous vectors; a team's size is by `length`."""
     c = caps()
     batch = operands[0].shape[0]
-    program, params, grid = plan(
+    step = plan(
         name, T.DTYPES[dtype], tuple(matrices(x) for x in operands), batch, team_size(length, c), c,
         **{k: int(v) for k, v in scalars.items()},
     )  # fmt: skip
     # Kernels read vectors from their storage's start: a view of another (pivots[1:]) is copied.
     vectors = [v.clone() if v.storage_offset() else v for v in vectors]
-    launch(Step(program, params, grid), *operands, *vectors)
+    launch(step, *operands, *vectors)
 
 
 def run_panel(name: str, operands: tuple, vectors: tuple, groups: int, size: tuple, **scalars) -> None:
     """As run, for kernels of registers or workgroup memory; `size`: threads, columns and rows there."""
     first = operands[0]
-    program, params, grid = panel(
-        name, T.dtype_of(first), tuple(matrices(x) for x in operands), groups, size, caps(), batch=first.shape[0],
+    step = plan_panel(
+        name, T.dtype_of(first), tuple(matrices(x) for x in operands), first.shape[0], groups, size, caps(),
         **{k: int(v) for k, v in scalars.items()},
     )  # fmt: skip
-    launch(Step(program, params, grid), *operands, *vectors)
+    launch(step, *operands, *vectors)
 
 
 def subtract_product(target: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
@@ -218,11 +217,11 @@ def swap_rows_(a, pivots, first: int, last: int, backwards: bool = False) -> Non
     count = pivots.shape[-1]
     if caps().kind == "gpu" and rows <= NUMBERED and (first, last) == (0, count):
         numbers = T.empty((batch, rows), torch.int64)
-        program, params, grid = panel(
-            "permutation", T.dtype_of(a), (), 1, (256, NUMBERED, 1), caps(), batch=batch, rows=rows, count=count,
+        step = plan_panel(
+            "permutation", T.dtype_of(a), (), batch, 1, (256, NUMBERED, 1), caps(), rows=rows, count=count,
             backwards=int(backwards),
         )  # fmt: skip
-        launch(Step(program, params, grid), pivots.clone() if pivots.storage_offset() else pivots, numbers)
+        launch(step, pivots.clone() if pivots.storage_offset() else pivots, numbers)
         device_copy(a.gather(1, numbers.unsqueeze(-1).expand(a.shape)), a)
         return
     # A software adapter bounds the trips of a thread.

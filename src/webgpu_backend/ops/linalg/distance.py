@@ -7,7 +7,6 @@ from ...dtypes import Unsupported
 from ...kernels.linalg.batches import TRIPS
 from ...kernels.linalg.distance import plan
 from ...plan import caps, launch
-from ...program import Step
 from ..table import autocast, custom
 from .batches import zeros
 
@@ -20,8 +19,7 @@ def _run(pairs, backward, power, out, threads, rows, others, width, **tensors) -
     if c.kind == "cpu" and max(others if backward else width, 1) > TRIPS:
         raise Unsupported("webgpu: a software adapter cannot loop over so many elements")
     offsets = [given[n].storage_offset() if n in given else 0 for n in ("x", "y", "grad", "dist")]
-    program, params, grid = plan(pairs, backward, power, threads, (rows, others, width), offsets, c)
-    launch(Step(program, params, grid), *given.values(), out)
+    launch(plan(pairs, backward, power, threads, (rows, others, width), offsets, c), *given.values(), out)
     return out
 
 

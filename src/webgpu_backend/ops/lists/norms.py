@@ -3,10 +3,9 @@
 import torch
 
 from ... import tensor as T
-from ...kernels.lists import norms as kernel
+from ...kernels.lists import norms
 from ...kernels.lists.elementwise import share
 from ...plan import caps, constant, launch
-from ...program import Step
 from ..table import custom
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -18,25 +17,23 @@ _starts: dict[tuple, torch.Tensor] = {}  # by the lists' lengths: where each ten
 def foreach_norm(self, ord=2, dtype=None):
     if not self:
         raise RuntimeError("Tensor list must have at least one tensor.")
-    kind = kernel.KINDS.get(float(ord))
+    kind = norms.KINDS.get(float(ord))
     if kind is None or len(self) < 2 or not _together(self):
         return [torch.linalg.vector_norm(t, ord, dtype=dtype) for t in self]
     counts = tuple([t.numel() for t in self])
     starts = [0]
     for n in counts:
-        starts.append(starts[-1] + kernel.parts(n))
-    part, norms = T.empty((starts[-1],), torch.float32), T.empty((len(counts),), torch.float32)
+        starts.append(starts[-1] + norms.parts(n))
+    part, found = T.empty((starts[-1],), torch.float32), T.empty((len(counts),), torch.float32)
     at = 0
     while at < len(counts):
-        some = share(list(counts[at:]), kernel.slots(caps()), caps())
-        params, grid = kernel.params(list(counts[at : at + some]), starts[at], caps())
-        program = kernel.program(kind, T.dtype_of(self[0]), some, caps())
-        launch(Step(program, params, grid), *self[at : at + some], part)
+        some = share(list(counts[at:]), norms.slots(caps()), caps())
+        step = norms.plan(kind, T.dtype_of(self[0]), list(counts[at : at + some]), starts[at], caps())
+        launch(step, *self[at : at + some], part)
         at += some
-    last = Step(kernel.finish(kind, caps()), len(counts).to_bytes(4, "little"), (len(counts), 1, 1))
-    launch(last, part, _places(starts), norms)
-    norms = norms.to(dtype or self[0].dtype)
-    return [T.element(norms, k) for k in range(len(counts))]
+    launch(norms.plan_finish(kind, len(counts), caps()), part, _places(starts), found)
+    found = found.to(dtype or self[0].dtype)
+    return [T.element(found, k) for k in range(len(counts))]
 
 
 def _places(starts: list[int]) -> torch.Tensor:

@@ -2,16 +2,14 @@
 
 import math
 from functools import cache
-from struct import pack
 
 import torch
 
 from ... import tensor as T
-from ...kernels.lists import unscale as amp
+from ...kernels.lists import unscale
 from ...kernels.pointwise.elementwise import Spec
 from ...plan import caps, launch, windows
 from ...plan.lists import Lists
-from ...program import Step
 from ...runtime.errors import BindingTooLarge
 from ..pointwise.elementwise import Elementwise
 from ..shape.copy import dense, device_copy
@@ -253,16 +251,14 @@ def unscale_(self, found_inf, inv_scale):
         target = grad if whole else grad.clone(memory_format=torch.contiguous_format)
         scalars = found_inf.storage_offset(), inv_scale.storage_offset()
         first, n = target.storage_offset(), target.numel()
-        program, grid = amp.plan_unscale(T.dtype_of(target), n, caps())
         try:
-            launch(Step(program, pack("<IIII", n, first // 4, *scalars), grid), inv_scale, target, found_inf)
+            launch(unscale.plan(T.dtype_of(target), n, first, *scalars, caps()), inv_scale, target, found_inf)
         except BindingTooLarge:
             for window, low, high in windows(target):
                 at, end = max(low, first), min(high, first + n)
                 if at < end:
-                    program, grid = amp.plan_unscale(T.dtype_of(target), end - at, caps())
-                    params = pack("<IIII", end - at, (at - low) // 4, *scalars)
-                    launch(Step(program, params, grid), inv_scale, window, found_inf)
+                    step = unscale.plan(T.dtype_of(target), end - at, at - low, *scalars, caps())
+                    launch(step, inv_scale, window, found_inf)
         if not whole:
             device_copy(target, grad)
 

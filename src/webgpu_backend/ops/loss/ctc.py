@@ -4,7 +4,7 @@ import torch
 
 from ... import tensor as T
 from ...dtypes import Unsupported
-from ...kernels.loss import ctc as K
+from ...kernels.loss import ctc
 from ...plan import caps, launch
 from ..shape.copy import fill
 from ..table import custom
@@ -57,8 +57,8 @@ def _ready(log_probs, targets, steps, labels, blank, zero_infinity):
     wanted = targets.to(T.DEVICE, torch.int32).contiguous()
     if not wanted.numel():
         wanted = fill(T.empty((1,), torch.int32), 0)
-    sizes = K.Sizes(*log_probs.shape, 2 * max(labels) + 1, blank, zero_infinity)
-    if sizes.states > K.MAX_STATES:
+    sizes = ctc.Sizes(*log_probs.shape, 2 * max(labels) + 1, blank, zero_infinity)
+    if sizes.states > ctc.MAX_STATES:
         raise Unsupported("webgpu: ctc_loss of labellings this long")
     return sizes, (_plain(lengths), _plain(wanted), _plain(log_probs))
 
@@ -76,11 +76,9 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, zero_in
         raise Unsupported(f"webgpu: ctc_loss of {log_probs.dtype}")
     sizes, (lengths, wanted, x) = _ready(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     alpha = T.empty((sizes.batch, sizes.steps, sizes.states), x.dtype)
-    for plan in K.walk("alpha", sizes, caps()):
-        launch(plan, lengths, wanted, x, alpha)
+    launch(ctc.plan_walk("alpha", sizes, caps()), lengths, wanted, x, alpha)
     loss = T.empty((sizes.batch,), x.dtype)
-    plan = K.each("loss", sizes, caps())
-    launch(plan, lengths, wanted, alpha, loss)
+    launch(ctc.plan_each("loss", sizes, caps()), lengths, wanted, alpha, loss)
     return loss, alpha
 
 
@@ -90,13 +88,10 @@ def ctc_loss_backward(
 ):
     sizes, given = _ready(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     beta = T.empty((sizes.batch, sizes.steps, sizes.states), torch.float32)
-    for plan in K.walk("beta", sizes, caps()):
-        launch(plan, *given, beta)
+    launch(ctc.plan_walk("beta", sizes, caps()), *given, beta)
     out = fill(T.empty(log_probs.shape, torch.float32), float("-inf"))
-    plan = K.each("gather", sizes, caps())
-    launch(plan, *given, _plain(log_alpha), beta, out)
-    plan = K.each("finish", sizes, caps())
-    launch(plan, *given, _plain(neg_log_likelihood), _plain(grad), out)
+    launch(ctc.plan_each("gather", sizes, caps()), *given, _plain(log_alpha), beta, out)
+    launch(ctc.plan_each("finish", sizes, caps()), *given, _plain(neg_log_likelihood), _plain(grad), out)
     return out
 
 

@@ -5,7 +5,7 @@ import torch
 from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.layout import View, broadcast_strides, collapse
-from ...kernels.matmul.matmul import Matrix, Product
+from ...kernels.matmul.product import Matrix, Product
 from ...plan import constant, planned
 from ..pointwise.elementwise import broadcast_shape
 from ..shape.copy import device_copy, fill

@@ -5,7 +5,8 @@ import torch
 from ... import tensor as T
 from ...dtypes import carrier
 from ...kernels.matmul import oversized as cut
-from ...kernels.matmul.matmul import SUMS, Product, plan
+from ...kernels.matmul.matmul import SUMS, plan
+from ...kernels.matmul.product import Product
 from ...plan import caps, launch
 from ...program import Window
 from ...runtime.errors import BindingTooLarge

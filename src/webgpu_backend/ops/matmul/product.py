@@ -4,7 +4,8 @@ import torch
 
 from ... import tensor as T
 from ...dtypes import Unsupported
-from ...kernels.matmul.matmul import Matrix, Product, plan
+from ...kernels.matmul.matmul import plan
+from ...kernels.matmul.product import Matrix, Product
 from ...plan import caps, launch
 from ...runtime.errors import BindingTooLarge
 from ..shape.copy import fill

@@ -178,7 +178,7 @@ def nll_loss_forward(self, target, weight, reduction, ignore_index):
     weights = T.empty(shape, torch.float32) if reduction != _NONE else None
     if losses.numel():
         weight = None if weight is None else weight.contiguous()
-        plan = nll.forward(
+        plan = nll.plan_forward(
             T.view_of(x),
             T.view_of(t),
             None if weight is None else T.view_of(weight),
@@ -223,7 +223,7 @@ def nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index
         grad = grad_output.expand(t.shape)
     weight = None if weight is None else weight.contiguous()
     mean = reduction == _MEAN
-    plan = nll.backward(
+    plan = nll.plan_backward(
         tuple(x.shape),
         T.view_of(grad),
         T.view_of(t),

@@ -4,7 +4,6 @@ torch's own decompositions are not used: they leave out the dropout between laye
 """
 
 from collections.abc import Callable
-from struct import pack
 from typing import NamedTuple
 
 import torch
@@ -12,9 +11,8 @@ from torch.nn import functional as F
 
 from ... import tensor as T
 from ...dtypes import Unsupported
-from ...kernels.rnn import rnn as kernels
+from ...kernels.rnn.rnn import plan
 from ...plan import caps, launch, planned
-from ...program import Step
 from ..matmul.operators import addmm, column_sums, linear, mm, weight_gradient
 from ..table import autocast, custom
 
@@ -35,9 +33,8 @@ def _run(cell: str, inputs: dict, outputs: dict, rows: int, width: int) -> None:
     dtype = tensors[-1].dtype
     if dtype not in _FLOATS or any(t.dtype != dtype for t in tensors):
         raise Unsupported(f"webgpu: {cell} has no kernel for {[t.dtype for t in tensors]}")
-    program, grid = kernels.plan(cell, tuple(given), tuple(outputs), T.dtype_of(tensors[-1]), rows * width, caps())
     offsets = [t.storage_offset() for t in tensors]
-    launch(Step(program, pack(f"<{2 + len(offsets)}I", rows * width, width, *offsets), grid), *tensors)
+    launch(plan(cell, tuple(given), tuple(outputs), T.dtype_of(tensors[-1]), rows, width, offsets, caps()), *tensors)
 
 
 @custom("_thnn_fused_lstm_cell", autocast="lower")

@@ -6,9 +6,8 @@ import torch
 
 from ... import tensor as T
 from ...dtypes import carrier
-from ...kernels.shape import creation as generate
+from ...kernels.shape import creation
 from ...plan import caps, launch
-from ...program import Step
 from ..pointwise.elementwise import resize_output
 from ..table import custom
 from . import oversize
@@ -27,8 +26,7 @@ def _dtype(dtype, *values) -> torch.dtype:
 def _make(name: str, shape, dtype: torch.dtype, compute: str, source: str, scalars: tuple[str, ...], values):
     out = T.empty(shape, dtype)
     if out.numel():
-        plan = generate.run(name, T.dtype_of(out), compute, source, scalars, values, out.numel(), caps())
-        launch(Step(plan[0], plan[1], plan[2]), out)
+        launch(creation.plan(name, T.dtype_of(out), compute, source, scalars, values, out.numel(), caps()), out)
     return out
 
 
@@ -176,8 +174,7 @@ def _line(source, dtype, compute, steps, start, end, step, base):
     scalars, values = ("start", "end", "step"), (start, end, step)
     if base is not None:
         scalars, values = (*scalars, "base"), (*values, base)
-    plan = generate.line(T.dtype_of(out), compute, source, scalars, values, steps, caps())
-    launch(Step(plan[0], plan[1], plan[2]), out)
+    launch(creation.plan_line(T.dtype_of(out), compute, source, scalars, values, steps, caps()), out)
     return out
 
 
@@ -270,8 +267,7 @@ def _triangle(rows: int, columns: int, offset: int, upper: bool, dtype) -> torch
         count = rows * columns - (below(rows - 1 + offset) - below(offset - 1))
     out = T.empty((2, count), dtype)
     if count:
-        plan = generate.triangle(T.dtype_of(out), upper, count, columns, offset, rows, caps())
-        launch(Step(plan[0], plan[1], plan[2]), out)
+        launch(creation.plan_triangle(T.dtype_of(out), upper, count, columns, offset, rows, caps()), out)
     return out
 
 

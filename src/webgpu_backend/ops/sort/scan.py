@@ -9,7 +9,6 @@ from ...kernels.layout import numel
 from ...kernels.sort import scan
 from ...kernels.text.by_index import plain
 from ...plan import caps, launch
-from ...program import Step
 from ..reduce.operators import MANY
 from ..table import custom
 from . import oversize
@@ -33,35 +32,32 @@ def blocks_of(shape, dim: int) -> tuple[int, int, int]:
 def _along(op: str, source: torch.Tensor, out: torch.Tensor, sizes, indices=None, own=None) -> None:
     """Scans contiguous `source` into `out`. `own`: the source's elements carry these indices already."""
     outer, length, inner = sizes
-    step = scan.plan(outer, length, inner, caps())
+    how = scan.cut(outer, length, inner, caps())
     dtype = out.dtype
     carry: tuple = ()
-    if step.chunks > 1:
+    if how.chunks > 1:
         kept = torch.complex64 if op == "logcumsumexp" else wide(dtype)
-        totals = T.empty((outer, step.chunks, inner), kept)
-        places = None if indices is None else T.empty((outer, step.chunks, inner), torch.int32)
-        _pass(op, source, totals, step, sizes, places, own, (), True)
+        totals = T.empty((outer, how.chunks, inner), kept)
+        places = None if indices is None else T.empty((outer, how.chunks, inner), torch.int32)
+        _pass(op, source, totals, how, sizes, places, own, (), True)
         carry = (T.empty(totals.shape, totals.dtype),)
         carried_places = None
         if indices is not None:
             carried_places = T.empty(totals.shape, torch.int32)
             carry = (*carry, carried_places)
-        _along(op, totals, carry[0], (outer, step.chunks, inner), carried_places, places)
-    _pass(op, source, out, step, sizes, indices, own, carry, False)
+        _along(op, totals, carry[0], (outer, how.chunks, inner), carried_places, places)
+    _pass(op, source, out, how, sizes, indices, own, carry, False)
 
 
-def _pass(op, source, out, step, sizes, indices, own, carry, total) -> None:
+def _pass(op, source, out, how, sizes, indices, own, carry, total) -> None:
     reads = (source,) + (() if own is None else (own,)) + carry
     writes = (out,) + (() if indices is None else (indices,))
-    program, packer = scan.program(
-        op, step.kind, T.dtype_of(source), T.dtype_of(out), None if indices is None else T.dtype_of(indices),
-        T.dtype_of(carry[0]) if carry else None, own is not None, total, step.parts,
-        sizes[1] % 4 == 0 and source.storage_offset() % 4 == 0, caps(),
+    step = scan.plan(
+        op, how, *sizes[1:], T.dtype_of(source), T.dtype_of(out), None if indices is None else T.dtype_of(indices),
+        T.dtype_of(carry[0]) if carry else None, own is not None, total, tuple([t.storage_offset() for t in reads]),
+        caps(),
     )  # fmt: skip
-    params = packer.pack(
-        step.threads, sizes[1], sizes[2], step.chunk, step.chunks, *[t.storage_offset() for t in reads]
-    )
-    launch(Step(program, params, step.grid), *reads, *writes)
+    launch(step, *reads, *writes)
 
 
 def _direct(dtype: torch.dtype) -> torch.dtype:

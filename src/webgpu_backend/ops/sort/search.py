@@ -7,7 +7,6 @@ from ... import dtypes
 from ... import tensor as T
 from ...kernels.sort import search
 from ...plan import caps, launch, planned
-from ...program import Step
 from ..by_index import run
 from ..indexing.masks import selected
 from ..pointwise.elementwise import _scalar_name, resize_output
@@ -135,9 +134,7 @@ def unique2(self, sorted=True, return_inverse=False, return_counts=False):
     inverse, length = _nothing(), x.numel()
     if return_inverse:
         inverse = T.empty(self.shape, torch.int64)
-        kernel = search.scatter("inverse", T.dtype_of(x), caps())
-        params = kernel.pack.pack(length, 0, 0)
-        launch(Step(kernel.program, params, kernel.grid(length, caps())), numbers, pairs, inverse)
+        launch(search.plan_inverse(T.dtype_of(x), length, caps()), numbers, pairs, inverse)
     return ordered.index_select(0, first), inverse, counts if return_counts else _nothing()
 
 
@@ -274,10 +271,7 @@ def histc(self, bins=100, min=0, max=0):
     n = self.numel()
     if n:
         x = self.contiguous()
-        near = caps().kind == "gpu" and bins <= search.NEAR
-        kernel = search.scatter("histc", T.dtype_of(x), caps(), near)
-        params = kernel.pack.pack(n, bins, low, high, x.storage_offset())
-        launch(Step(kernel.program, params, kernel.grid(n, caps())), x, counts)
+        launch(search.plan_histc(T.dtype_of(x), n, bins, low, high, x.storage_offset(), caps()), x, counts)
     return counts.to(self.dtype)
 
 

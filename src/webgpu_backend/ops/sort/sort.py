@@ -5,11 +5,8 @@ from torch._prims_common import canonicalize_dim
 
 from ... import dtypes
 from ... import tensor as T
-from ...kernels.layout import spread
 from ...kernels.sort import select, sort
-from ...kernels.text import by_index as indexed
 from ...plan import caps, launch, planned
-from ...program import Step
 from ..by_index import run
 from ..shape.copy import fill, memory_order
 from ..table import custom
@@ -27,10 +24,8 @@ def _pairs(count: int, words: int) -> torch.Tensor:
 def _pass(kind, block, source, out, words, values) -> None:
     """One dispatch; `values` are groups, blocks, length, inner, flip, stride, keep, width and span."""
     tensor, dtype = source
-    groups = values[0]
-    program, packer = sort.program(kind, dtype, words, block, caps())
     offsets = (tensor.storage_offset(),) if dtype is not None else ()
-    launch(Step(program, packer.pack(*values, *offsets), sort.grid_of(groups, kind, caps())), tensor, out)
+    launch(sort.plan(kind, dtype, words, block, (*values, *offsets), caps()), tensor, out)
 
 
 def _radix_pairs(x: torch.Tensor, sizes, descending: bool, blocks: int, span: int) -> torch.Tensor:
@@ -39,19 +34,19 @@ def _radix_pairs(x: torch.Tensor, sizes, descending: bool, blocks: int, span: in
     rows, dtype, c = outer * inner, T.dtype_of(x), caps()
     words, digits = sort.words(dtype), sort.digits(dtype)
     one, two = _pairs(rows * length, words), _pairs(rows * length, words)
-    groups = rows * blocks
-    counts, flags = T.empty((groups * 256,), torch.int32), fill(T.empty((len(digits),), torch.int32), 0)
+    counts, flags = T.empty((rows * blocks * 256,), torch.int32), fill(T.empty((len(digits),), torch.int32), 0)
     flip = 0xFFFFFFFF if descending else 0
 
-    def step(kind, bound, groups, each, shift, turn):
-        program, packer = sort.radix(kind, dtype, c)
-        params = packer.pack(groups, blocks, length, inner, flip, span, shift, turn, x.storage_offset())
-        launch(Step(program, params, spread(-(-groups // each), c)), x, one, two, *bound)
+    def run_pass(kind, shift, turn, *bound):
+        step = sort.plan_radix(
+            kind, dtype, rows, length, inner, flip, blocks, span, shift, turn, x.storage_offset(), c
+        )  # fmt: skip
+        launch(step, x, one, two, flags, *bound)
 
     for turn, shift in enumerate(digits):
-        step("count", (flags, counts), groups, 1, shift, turn)
-        step("scatter", (flags, counts), groups, 1, shift, turn)
-    step("settle", (flags,), rows * length, 256, 0, len(digits))
+        run_pass("count", shift, turn, counts)
+        run_pass("scatter", shift, turn, counts)
+    run_pass("settle", 0, len(digits))
     return one if len(digits) % 2 else two
 
 
@@ -104,12 +99,10 @@ def quick_pairs(x: torch.Tensor, sizes, descending: bool) -> tuple[torch.Tensor,
     outer, length, inner = sizes
     rows, dtype, c = outer * inner, T.dtype_of(x), caps()
     words, room = sort.words(dtype), sort.capacity(dtype, length, c)
-    program, packer = sort.quick(dtype, words, sort.team_for(length, c), room, c)
     out = _pairs(rows * length, words)
     work = () if room else (_pairs(rows * length, words),)
     flip = 0xFFFFFFFF if descending else 0
-    params = packer.pack(rows, 1, length, inner, flip, length, 0, 0, 0, x.storage_offset())
-    launch(Step(program, params, spread(rows, c)), x, out, *work)
+    launch(sort.plan_quick(dtype, rows, length, inner, flip, x.storage_offset(), c), x, out, *work)
     return out, length
 
 
@@ -128,21 +121,7 @@ def chosen_pairs(kind: str, x: torch.Tensor, sizes, largest: bool, keep: int, or
 def take(kind: str, x: torch.Tensor, sizes, pairs, stride: int, shape, count: int, first: int = 0):
     """Values and indices that sorted pairs of contiguous `x` stand for."""
     values, indices = T.empty(shape, x.dtype), T.empty(shape, torch.int64)
-    dtype = T.dtype_of(x)
-    kernel = indexed.kernel(
-        f"sort_{kind}",
-        "sort/take.wgsl",
-        (("a", sort.raw(dtype)), ("pairs", dtypes.UINT32)),
-        (("values", sort.raw(dtype)), ("indices", dtypes.INT64)),
-        ("length", "inner", "stride", "count", "first"),
-        caps(),
-        names=(
-            ("kind", kind),
-            ("words", sort.words(dtype)),
-            ("floating", x.is_floating_point()),
-            ("index_dtype", dtypes.INT64),
-        ),
-    )
+    kernel = sort.kernel_of_values(kind, T.dtype_of(x), caps())
     run(kernel, (x, pairs), (values, indices), sizes[1], sizes[2], stride, count, first)
     return values, indices
 

@@ -1,9 +1,0 @@
-{% include "text/interface.wgsl" %}
-{% for line in widen %}
-{{ line }}
-{% endfor %}
-{% if signature %}
-{{ signature }} {
-    {{ function }}
-}
-{% endif %}
