@@ -9,19 +9,8 @@
 var<workgroup> row_values: array<vec4<f32>, {{ t.rows * TX // 4 }}>;
 {% endif %}
 
-// The power of two that takes x to [0.5, 1); 1 where there is none.
-fn unit_scale(x: f32) -> f32 {
-    let e = clamp(bitcast<u32>(x) >> 23u, 64u, 250u);
-    return select(bitcast<f32>((253u - e) << 23u), 1.0, x > 3.0e38);
-}
-
-@compute @workgroup_size({{ threads }})
-fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let group = wid.x + wid.y * nwg.x;
-    if (group >= p.total) {
-        return;
-    }
-{% include "attention/place.wgsl" %}
+{{ half.unit_scale("64u, 250u") }}
+{% include "attention/start.wgsl" %}
 {% if causal %}
     // The last queries have the most keys, and start first.
     let first = (p.blocks - 1u - group / p.sequences) * {{ t.rows }}u;

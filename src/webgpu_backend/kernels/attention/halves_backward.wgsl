@@ -27,19 +27,8 @@ fn norm_of(bound: vec2<f32>) -> f32 {
     return select(sqrt(bound.x), 16.0 * bound.y, bound.x < 1.0e-30 || bound.x > 1.0e30);
 }
 
-// The power of two that takes x to [0.5, 1); 1 where there is none.
-fn unit_scale(x: f32) -> f32 {
-    let e = clamp(bitcast<u32>(x) >> 23u, {{ "64u, 250u" if wide else "111u, 143u" }});
-    return select(bitcast<f32>((253u - e) << 23u), 1.0, x > 3.0e38);
-}
-
-@compute @workgroup_size({{ threads }})
-fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let group = wid.x + wid.y * nwg.x;
-    if (group >= p.total) {
-        return;
-    }
-{% include "attention/place.wgsl" %}
+{{ half.unit_scale("64u, 250u" if wide else "111u, 143u") }}
+{% include "attention/start.wgsl" %}
     let sequence = group % p.sequences;
     let batch = sequence / p.heads;
     let k_blocks = (p.s + 63u) / 64u;

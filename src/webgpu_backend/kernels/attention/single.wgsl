@@ -289,13 +289,7 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
 {% set _ = O.append(("o", "", "g" if mode == "keys" else "v", part)) %}
 {% endfor %}
 {% set s_steps, d_steps, o_steps, u_steps = S, D, O, U %}
-@compute @workgroup_size({{ threads }})
-fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let group = wid.x + wid.y * nwg.x;
-    if (group >= p.total) {
-        return;
-    }
-{% include "attention/place.wgsl" %}
+{% include "attention/start.wgsl" %}
 {{ registers() }}
 {% set mask_start = "p.mask_o + batch * p.mask_b" + ("" if packed else " + head * p.mask_h") %}
 {% if mode == "keys" %}

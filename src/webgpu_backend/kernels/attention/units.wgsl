@@ -195,3 +195,10 @@ var<workgroup> y_tile: array<mat2x4<f16>, {{ t.cols * su }}>;
 {% endfor %}
 {% endfor %}
 {% endmacro %}
+{% macro unit_scale(exponents) %}
+// The power of two that takes x to [0.5, 1); 1 where there is none.
+fn unit_scale(x: f32) -> f32 {
+    let e = clamp(bitcast<u32>(x) >> 23u, {{ exponents }});
+    return select(bitcast<f32>((253u - e) << 23u), 1.0, x > 3.0e38);
+}
+{% endmacro %}

@@ -38,10 +38,5 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     if (g >= (p.n + 3u) / 4u) {
         return;
     }
-{% for lane in range(4) %}
-    let v{{ lane }} = element(min(g * 4u + {{ lane }}u, p.n - 1u));
-{% endfor %}
-{% for line in store %}
-    {{ line }}
-{% endfor %}
+{% include "text/four_elements.wgsl" %}
 }

@@ -1,23 +1,12 @@
-{% extends "linalg/each_matrix.wgsl" %}
-{% block declarations %}
-{% include "linalg/team.wgsl" %}
-{% include "linalg/jacobi.wgsl" %}
-
+{% extends "linalg/sweeps.wgsl" %}
+{% block comment %}
 // Two-sided Jacobi for a Hermitian a whose largest element is 1: all rotations of a round, then rows, then columns.
 {% endblock %}
-{% block body %}
-    let o = p.a_o + b * p.a_b;
+{% block before %}
     let half = (p.n + 1u) / 2u;
     let ro = b * half * 4u;
-    if (t == 0u) {
-        finished = state[2u * b];
-        atomicStore(&moved, state[2u * b + 1u]);
-    }
-    for (var sweep = 0u; sweep < p.sweeps; sweep = sweep + 1u) {
-        if (workgroupUniformLoad(&finished) != 0u) {
-            return;
-        }
-        for (var turn = p.first; turn < p.last; turn = turn + 1u) {
+{% endblock %}
+{% block turn %}
             for (var pair = t; pair < half; pair = pair + TEAM) {
                 let ij = pair_of(pair, turn);
                 var r = vec2<f32>(0.0);  // no rotation
@@ -68,14 +57,4 @@
                     v[vo + ij.y * p.v_c] = vw[1];
                 }
             }
-            meet();
-        }
-        if (t == 0u && p.complete != 0u) {
-            finished = u32(atomicExchange(&moved, 0u) == 0u);
-        }
-    }
-    if (t == 0u) {
-        state[2u * b] = finished;
-        state[2u * b + 1u] = atomicLoad(&moved);
-    }
 {% endblock %}

@@ -9,17 +9,7 @@ fn diagonal_size(x: E) -> f32 { return select(size(x), abs(re(x)), p.hermitian !
 
 // The largest of `part` and where it is, first of equals first; the result is in part[0] and place[0].
 fn largest(t: u32) {
-    workgroupBarrier();
-    for (var s = TEAM / 2u; s > 0u; s = s / 2u) {
-        if (t < s) {
-            let other = part[t + s];
-            if (other > part[t] || (other == part[t] && place[t + s] < place[t])) {
-                part[t] = other;
-                place[t] = place[t + s];
-            }
-        }
-        workgroupBarrier();
-    }
+{% include "linalg/largest.wgsl" %}
 }
 
 fn swap(i: u32, j: u32, conjugate: bool) {

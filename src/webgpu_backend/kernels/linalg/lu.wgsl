@@ -28,18 +28,7 @@ var<workgroup> chosen: u32;
             }
             part[t] = best;
             place[t] = row;
-            workgroupBarrier();
-            for (var s = TEAM / 2u; s > 0u; s = s / 2u) {
-                if (t < s) {
-                    let other = part[t + s];
-                    // The first of equals, as LAPACK has it.
-                    if (other > part[t] || (other == part[t] && place[t + s] < place[t])) {
-                        part[t] = other;
-                        place[t] = place[t + s];
-                    }
-                }
-                workgroupBarrier();
-            }
+{% include "linalg/largest.wgsl" %}
             if (t == 0u) {
                 chosen = place[0];
             }

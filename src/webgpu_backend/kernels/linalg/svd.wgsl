@@ -1,21 +1,8 @@
-{% extends "linalg/each_matrix.wgsl" %}
-{% block declarations %}
-{% include "linalg/team.wgsl" %}
-{% include "linalg/jacobi.wgsl" %}
-
+{% extends "linalg/sweeps.wgsl" %}
+{% block comment %}
 // One-sided Jacobi: the columns of a become orthogonal, v collects the rotations. A thread has a pair of columns.
 {% endblock %}
-{% block body %}
-    let o = p.a_o + b * p.a_b;
-    if (t == 0u) {
-        finished = state[2u * b];
-        atomicStore(&moved, state[2u * b + 1u]);
-    }
-    for (var sweep = 0u; sweep < p.sweeps; sweep = sweep + 1u) {
-        if (workgroupUniformLoad(&finished) != 0u) {
-            return;
-        }
-        for (var turn = p.first; turn < p.last; turn = turn + 1u) {
+{% block turn %}
             for (var pair = t; pair < (p.n + 1u) / 2u; pair = pair + TEAM) {
                 let ij = pair_of(pair, turn);
                 if (ij.y < p.n) {
@@ -54,14 +41,4 @@
                     }
                 }
             }
-            meet();
-        }
-        if (t == 0u && p.complete != 0u) {
-            finished = u32(atomicExchange(&moved, 0u) == 0u);
-        }
-    }
-    if (t == 0u) {
-        state[2u * b] = finished;
-        state[2u * b + 1u] = atomicLoad(&moved);
-    }
 {% endblock %}

@@ -1,3 +1,15 @@
+{# Statements of the slot at hand. #}
+{% macro by_slot(cases) %}
+        switch (slot) {
+{% for lines in cases %}
+            {% if loop.last %}default{% else %}case {{ loop.index0 }}u{% endif %}: {
+{% for line in lines %}
+                {{ line }}
+{% endfor %}
+            }
+{% endfor %}
+        }
+{% endmacro %}
 {% include "text/interface.wgsl" %}
 
 struct R {
@@ -29,27 +41,11 @@ fn main(
 {% for name in varying %}
         var in_{{ name }}: vec4<f32>;
 {% endfor %}
-        switch (slot) {
-{% for lines in loads %}
-            {% if loop.last %}default{% else %}case {{ loop.index0 }}u{% endif %}: {
-{% for line in lines %}
-                {{ line }}
-{% endfor %}
-            }
-{% endfor %}
-        }
+{{ by_slot(loads) -}}
         // One copy of the operator, whatever the slot: only loads and stores are the slots' own.
 {% for lane in lanes %}
         let y{{ loop.index0 }} = op({{ lane }});
 {% endfor %}
-        switch (slot) {
-{% for lines in stores %}
-            {% if loop.last %}default{% else %}case {{ loop.index0 }}u{% endif %}: {
-{% for line in lines %}
-                {{ line }}
-{% endfor %}
-            }
-{% endfor %}
-        }
+{{ by_slot(stores) -}}
     }
 }

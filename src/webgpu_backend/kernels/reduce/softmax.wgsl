@@ -64,6 +64,15 @@ fn row_{{ name }}(x: f32, lid: u32) -> f32 {
 }
 {% endif %}
 {% endfor %}
+{# What unit u is rewritten as; `share` is its part of the sum. #}
+{% macro rewritten(u, share) %}
+{% set a, b = "a%d" % u, "b%d" % u %}
+{% if not backward %}
+{{ "(%s - top) - shift" % a if log else share }}
+{%- else %}
+{{ "%s - exp4(%s) * total" % (a, b) if log else "(%s - total) * %s" % (a, b) }}
+{%- endif %}
+{% endmacro %}
 {% macro write(j, v) %}
 {% if ragged %}
             if ({{ j }} == 0u || {{ j }} == last) {
@@ -150,14 +159,8 @@ fn main(
 {% endif %}
     if (live) {
 {% for u in range(units) %}
-{% set a, b = "a%d" % u, "b%d" % u %}
-{% if not backward %}
-{% set v = "(%s - top) - shift" % a if log else "%s * scale" % a %}
-{% else %}
-{% set v = "%s - exp4(%s) * total" % (a, b) if log else "(%s - total) * %s" % (a, b) %}
-{% endif %}
         if (j{{ u }} < count) {
-{{ write("j" ~ u, v) -}}
+{{ write("j" ~ u, rewritten(u, "a%d * scale" % u)) -}}
         }
 {% endfor %}
     }
@@ -218,14 +221,8 @@ fn main(
 {% endfor %}
 {% endfor %}
 {% for u in range(unroll) %}
-{% set a, b = "a%d" % u, "b%d" % u %}
-{% if not backward %}
-{% set v = "(%s - top) - shift" % a if log else "exp4(%s - top) * scale" % a %}
-{% else %}
-{% set v = "%s - exp4(%s) * total" % (a, b) if log else "(%s - total) * %s" % (a, b) %}
-{% endif %}
             if (j{{ u }} < count) {
-{{ write("j" ~ u, v) -}}
+{{ write("j" ~ u, rewritten(u, "exp4(a%d - top) * scale" % u)) -}}
             }
 {% endfor %}
         }

@@ -32,11 +32,6 @@ fn element(i: u32) -> {{ type }} {
         let column = (g * 4u) % p.total;
 {{ choose() }}
 {% else %}
-{% for lane in range(4) %}
-        let v{{ lane }} = element(min(g * 4u + {{ lane }}u, p.n - 1u));
-{% endfor %}
-{% for line in store %}
-        {{ line }}
-{% endfor %}
+{% include "text/four_elements.wgsl" %}
 {% endif %}
 {% endblock %}

@@ -18,10 +18,5 @@ fn element(i: u32) -> {{ type }} {
 }
 {% endblock %}
 {% block four %}
-{% for lane in range(4) %}
-        let v{{ lane }} = element(min(g * 4u + {{ lane }}u, p.n - 1u));
-{% endfor %}
-{% for line in store %}
-        {{ line }}
-{% endfor %}
+{% include "text/four_elements.wgsl" %}
 {% endblock %}
