@@ -16,7 +16,7 @@ import torch
 
 import webgpu_backend  # noqa: F401
 from webgpu_backend.kernels.matmul import tiles
-from webgpu_backend.kernels.matmul.matmul.tiles import Tile, Tuning
+from webgpu_backend.kernels.matmul.tiles import Tile, Tuning
 from webgpu_backend.plan import cache, caps
 from webgpu_backend.runtime.gpu import gpu
 

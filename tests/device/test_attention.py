@@ -8,7 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 import webgpu_backend
 from tests import needs
 from webgpu_backend.kernels.attention import halves as half
-from webgpu_backend.kernels.attention import single as kernels
+from webgpu_backend.kernels.attention import single
 from webgpu_backend.ops.attention import sdpa as attention
 from webgpu_backend.plan import cache
 
@@ -18,9 +18,9 @@ TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
 @pytest.fixture(params=["fused", "composed"])
 def path(request, monkeypatch):
     """Few scores are composed of products on a software adapter; the fused kernels must be right there as well."""
-    for mode in kernels.TILES:  # the smallest tile: software drivers take seconds over the text of the largest
-        monkeypatch.setitem(kernels.TILES, mode, kernels.TILES[mode][-1:])
-    monkeypatch.setattr(kernels, "SOFTWARE", kernels.TILES["keys"][-1])
+    for mode in single.TILES:  # the smallest tile: software drivers take seconds over the text of the largest
+        monkeypatch.setitem(single.TILES, mode, single.TILES[mode][-1:])
+    monkeypatch.setattr(single, "SOFTWARE", single.TILES["keys"][-1])
     cache.clear()
     limit = 0 if request.param == "fused" else 1 << 40
     monkeypatch.setattr(attention, "SMALL_SCORES", {"gpu": limit, "cpu": limit})
@@ -120,8 +120,8 @@ def test_odd_heads_take_the_composite():
 
 
 def test_few_queries_divide_the_keys(path, monkeypatch):
-    monkeypatch.setattr(kernels, "ENOUGH", {"gpu": 64, "cpu": 64})
-    monkeypatch.setattr(kernels, "SPLIT_KEYS", 64)
+    monkeypatch.setattr(single, "ENOUGH", {"gpu": 64, "cpu": 64})
+    monkeypatch.setattr(single, "SPLIT_KEYS", 64)
     check((2, 4, 1, 16), (2, 2, 300, 16), enable_gqa=True, grad=False)
     check((1, 4, 3, 16), (1, 2, 300, 16), enable_gqa=True, mask=torch.rand(1, 4, 3, 300) > 0.4)
     check((1, 4, 3, 16), (1, 2, 300, 16), enable_gqa=True, is_causal=True, grad=False)
@@ -178,7 +178,7 @@ def halves(monkeypatch, adapter_of):
     needs.feature("f16")
     adapter_of(kind="gpu")
     for mode in half.TILES:
-        monkeypatch.setitem(half.TILES, mode, {32: kernels.Tile(32, 32 if mode == "keys" else 64, 4, 8, 32)})
+        monkeypatch.setitem(half.TILES, mode, {32: single.Tile(32, 32 if mode == "keys" else 64, 4, 8, 32)})
     monkeypatch.setattr(half, "SCORES", 0)
     monkeypatch.setattr(half, "ENOUGH", 0)
 
@@ -221,7 +221,7 @@ def test_sums_in_f16_are_harmless(halves, dtype):
 
 def test_sums_in_f16_on_the_diagonal_of_square_tiles(halves, monkeypatch):
     """Scores that are masked there are not computed at all; rows of four threads shuffle if eight lanes are known."""
-    monkeypatch.setitem(half.TILES, "forward", {32: kernels.Tile(32, 32, 4, 8, 32)})
+    monkeypatch.setitem(half.TILES, "forward", {32: single.Tile(32, 32, 4, 8, 32)})
     check((1, 2, 100, 32), (1, 2, 100, 32), dtype=torch.float16, is_causal=True, grad=False)
     check((1, 2, 100, 32), (1, 2, 40, 32), dtype=torch.float16, is_causal=True, grad=False)
     check((1, 2, 40, 20), (1, 2, 100, 20), dtype=torch.bfloat16, is_causal=True, grad=False)
@@ -244,9 +244,9 @@ def test_one_kernel_finds_all_gradients(dtype, monkeypatch, adapter_of):
     if dtype == torch.float16:
         needs.feature("f16")
     adapter_of(kind="gpu")
-    monkeypatch.setitem(kernels.TILES, "all", (kernels.Tile(64, 64, 4, 8, 32),))
+    monkeypatch.setitem(single.TILES, "all", (single.Tile(64, 64, 4, 8, 32),))
     for mode in half.TILES:
-        monkeypatch.setitem(half.TILES, mode, {32: kernels.Tile(32, 32, 4, 8, 32)})
+        monkeypatch.setitem(half.TILES, mode, {32: single.Tile(32, 32, 4, 8, 32)})
     monkeypatch.setattr(half, "SCORES", 0)
     monkeypatch.setattr(half, "ENOUGH", 0)
 

@@ -9,7 +9,7 @@ from torch import nn
 import webgpu_backend
 from tests import needs
 from webgpu_backend.frontend.graphs import compile as compiled_backend
-from webgpu_backend.ops.attention import sdpa as attention
+from webgpu_backend.ops.attention import sdpa
 from webgpu_backend.ops.table import POINTWISE
 from webgpu_backend.plan.graphs import planned_graph
 
@@ -318,7 +318,7 @@ def test_while_kernels_are_timed():
 @pytest.mark.parametrize("causal,groups", [(True, 1), (False, 2)])
 def test_attention_stays_one_operator(causal, groups, monkeypatch):
     """In graphs of both passes, where the fused kernels are used (the GPU's variants)."""
-    monkeypatch.setitem(attention.SMALL_SCORES, "cpu", 0)
+    monkeypatch.setitem(sdpa.SMALL_SCORES, "cpu", 0)
     graphs = []
     monkeypatch.setattr(
         compiled_backend, "replayed", lambda g, real=compiled_backend.replayed: graphs.append(g) or real(g)

@@ -8,8 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from tests.device._adapter import kernels_of
-from webgpu_backend.kernels.conv import by_tables as conv_kernels
-from webgpu_backend.kernels.conv import few_outputs as few_kernels
+from webgpu_backend.kernels.conv import by_tables, few_outputs
 from webgpu_backend.kernels.matmul import tiles
 from webgpu_backend.ops.conv import winograd
 
@@ -76,7 +75,7 @@ def big_gpu(monkeypatch, adapter_of):
     monkeypatch.setattr(winograd, "FEWEST", 1)
     monkeypatch.setattr(winograd, "TILES", 1)
     monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))
-    monkeypatch.setattr(conv_kernels, "ROWS", (conv_kernels.Row(tiles.Tile(32, 32, 8, 4, 4), 1, 1, 1, 1, 0),))
+    monkeypatch.setattr(by_tables, "ROWS", (by_tables.Row(tiles.Tile(32, 32, 8, 4, 4), 1, 1, 1, 1, 0),))
 
 
 def run(case, dtype, bias=True, change=lambda x: x, times=1):
@@ -150,8 +149,8 @@ def test_big_gpu_few_outputs(case, big_gpu):
 @pytest.mark.parametrize("pixels", [2, 4, 8])
 def test_big_gpu_few_outputs_of_many_pixels(pixels, big_gpu, monkeypatch):
     """As on images large enough for the whole card, whose sums are not split either."""
-    monkeypatch.setattr(few_kernels, "pixels", lambda *_: pixels)
-    monkeypatch.setattr(few_kernels, "SPLIT", 1 << 20)
+    monkeypatch.setattr(few_outputs, "pixels", lambda *_: pixels)
+    monkeypatch.setattr(few_outputs, "SPLIT", 1 << 20)
     for case in ("2d_few", "2d_few_image", "t2d_few_odd"):
         run(case, torch.float32)
 

@@ -7,7 +7,7 @@ import torch
 
 from tests import needs
 from tests.device._adapter import kernels_of
-from webgpu_backend.kernels.matmul import few_rows as matmul_vector
+from webgpu_backend.kernels.matmul import few_rows
 
 F = torch.nn.functional
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
@@ -66,7 +66,7 @@ def test_layouts(dtype, shape):
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_a_short_k_of_many_columns(dtype):
-    n = 2 * matmul_vector.DEEP[1] * 8 + 36  # the last workgroup has columns past the end
+    n = 2 * few_rows.DEEP[1] * 8 + 36  # the last workgroup has columns past the end
     for m in (2, 7):
         check(F.linear, make(dtype, m, 104), make(dtype, n, 104), make(dtype, n), classes="8k")
 
@@ -109,7 +109,7 @@ def test_batches_and_epilogues(dtype):
 
 
 def test_a_long_k_is_cut():
-    length = 2 * matmul_vector.SPLIT[1]
+    length = 2 * few_rows.SPLIT[1]
     check(lambda x, w: x @ w.t(), make(torch.float32, 3, length), make(torch.float32, 5, length), steps=2)
     check(lambda x, w: x @ w, make(torch.float16, 3, length), make(torch.float16, length, 8), steps=2)
     check(lambda w, x: w @ x.t(), make(torch.float32, 9, length + 1), make(torch.float32, 3, length + 1), steps=2)

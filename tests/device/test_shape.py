@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 import webgpu_backend
 from tests.device._compare import MOVED, both, gradients, same, values
-from webgpu_backend.ops.shape import rearrange as shape
+from webgpu_backend.ops.shape import rearrange
 from webgpu_backend.plan import caps
 
 DEVICE = "webgpu"
@@ -74,7 +74,7 @@ def test_cat_reads_views_where_they_are():
 def test_many_inputs_on_a_gpu(dtype, monkeypatch, adapter_of):
     """Sixteen to a dispatch, in turns where these are runs of the output, else in rounds or one by one."""
     adapter_of(kind="gpu")
-    monkeypatch.setattr(shape, "_LARGE", 64)
+    monkeypatch.setattr(rearrange, "_LARGE", 64)
     a = values((3, 4, 6), dtype)
     counted = lambda call: (webgpu_backend.stats()["dispatches"], call(), webgpu_backend.stats()["dispatches"])  # noqa: E731
     device = a.to(DEVICE)

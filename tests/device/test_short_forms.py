@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.device._adapter import recorded
-from webgpu_backend.kernels.pointwise import elementwise as pointwise
+from webgpu_backend.kernels.pointwise import elementwise
 
 D = "webgpu"
 
@@ -176,7 +176,7 @@ WALKED = {
 def test_much_memory_is_walked_both_ways(monkeypatch, adapter_of, name, dtype):
     """As a GPU does from TURNED bytes on; every element is met in either direction."""
     adapter_of(kind="gpu")
-    monkeypatch.setattr(pointwise, "TURNED", 1)
+    monkeypatch.setattr(elementwise, "TURNED", 1)
     f = WALKED[name]
     for n in (1, 2051, 9001, 70_003):  # with every dtype some last group is short
         a, b = torch.randint(-9, 9, (n,)).to(dtype), torch.randint(-9, 9, (n,)).to(dtype)

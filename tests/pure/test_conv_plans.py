@@ -3,7 +3,7 @@
 import pytest
 
 from webgpu_backend.dtypes import FLOAT16, FLOAT32
-from webgpu_backend.kernels.conv import by_tables as conv
+from webgpu_backend.kernels.conv import by_tables
 from webgpu_backend.kernels.matmul.product import Matrix
 from webgpu_backend.program import Caps
 
@@ -20,7 +20,7 @@ def product(mode, m, n, k, places, groups, dtype, plain, scattered):
     a = Matrix(dtype, 0, k, 1, m * k) if mode == "image" else Matrix(dtype, 0, places, 1, m * places, m * places)
     b = Matrix(dtype, 0, places, 0, k * places, k * places)
     out = Matrix(dtype, 0, n, 1, m * n) if mode == "weight" else Matrix(dtype, 0, places, 1, m * places, m * places)
-    return conv.Convolution(mode, m, n, k, places, groups, a, b, out, None, plain, False, scattered)
+    return by_tables.Convolution(mode, m, n, k, places, groups, a, b, out, None, plain, False, scattered)
 
 
 @pytest.mark.parametrize("caps", [BIG, LEAST], ids=["big", "least"])
@@ -32,14 +32,14 @@ def test_plans(caps, mode, dtype):
             if scattered and mode == "weight":
                 continue
             q = product(mode, m, n, k, places, groups, dtype, plain, scattered)
-            tile, splits, chunk = conv._choose(q, "s", "g", caps)
+            tile, splits, chunk = by_tables._choose(q, "s", "g", caps)
             assert (splits - 1) * chunk < k <= splits * chunk and chunk % tile.bk == 0
             assert splits == 1 or not scattered
-            found = conv.plan(q, caps)
+            found = by_tables.plan(q, caps)
             for step in found.steps:
                 assert len(step.params) == step.program.param_bytes <= 256
                 assert len(step.bindings) == len(step.program.access) <= caps.max_bindings
-            parts = len(conv.TABLED)  # the buffer of sums in parts comes after those that are given
+            parts = len(by_tables.TABLED)  # the buffer of sums in parts comes after those that are given
             used = [set(step.bindings) for step in found.steps]
             assert set().union(*used) <= set(range(parts + len(found.scratch)))
             assert len(found.steps) == 1 + (splits > 1) == 1 + len(found.scratch)

@@ -241,11 +241,6 @@ LONGEST = 60  # lines of a function, unless its first line says why it is `in on
 # functions that are longer, without such a line, and what is to become of them
 LONG_YET: dict[str, str] = {
     "frontend/dispatch/registration.py: _pointwise_kernel": "becomes one of the short forms of plan/",
-    "kernels/lists/elementwise.py: program": "is being split by what its text has",
-    "kernels/pointwise/elementwise.py: _main": "is being split by what its text has",
-    "kernels/pointwise/elementwise.py: _program": "is being split by what its text has",
-    "kernels/pointwise/elementwise.py: plan": "is being split by what its text has",
-    "kernels/reduce/text.py: _program": "is being split by what its text has",
 }
 
 

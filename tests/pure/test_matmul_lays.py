@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from webgpu_backend.kernels.matmul import few_rows as matmul_vector
+from webgpu_backend.kernels.matmul import few_rows
 from webgpu_backend.program import Caps
 
 BIG = Caps("gpu", True, True, True, True, 256, 1 << 31, 1 << 32, 32, 48 << 10, 1024)
@@ -13,29 +13,29 @@ LEAST = Caps("gpu", False, False, False, False, 0, 128 << 20, 256 << 20, 8, 16 <
 
 
 @pytest.mark.parametrize("caps", [BIG, LEAST], ids=["big", "least"])
-@pytest.mark.parametrize("b_class", list(matmul_vector.LAYS))
+@pytest.mark.parametrize("b_class", list(few_rows.LAYS))
 def test_lays_fit(b_class, caps):
     for rows in (1, 2, 4, 8):
         for n, k in product((1, 700, 5000, 200_000), (64, 896, 8192)):
-            lay = matmul_vector.lay(b_class, rows, n, k, caps)
+            lay = few_rows.lay(b_class, rows, n, k, caps)
             assert lay.threads <= caps.workgroup_size and lay.bytes(rows) <= caps.workgroup_bytes
             assert lay.columns % 4 == 0 and lay.along_k <= 8  # four columns are stored at once
-            names = matmul_vector.names(lay, rows, b_class, caps)
+            names = few_rows.names(lay, rows, b_class, caps)
             assert names["parts"] * names["at_once"] * lay.columns * 4 <= caps.workgroup_bytes
 
 
 def test_what_decoding_takes():
     """One dispatch with enough workgroups; columns that would fill few are spread over more of them."""
     for rows in (1, 8):
-        assert 4096 // matmul_vector.lay("8", rows, 4096, 4096, BIG).columns >= 132
-    many, few = (matmul_vector.lay("r", 1, n, 4096, BIG) for n in (4096, 768))
+        assert 4096 // few_rows.lay("8", rows, 4096, 4096, BIG).columns >= 132
+    many, few = (few_rows.lay("r", 1, n, 4096, BIG) for n in (4096, 768))
     assert few.columns == many.columns // 2 and few.threads == many.threads
 
 
 def test_a_long_k_of_few_columns_takes_more_threads():
     for rows in (1, 2, 4, 8):
         shapes = (4096, 4096), (1024, 4096), (1024, 896)
-        many, few, short = (matmul_vector.lay("8", rows, n, k, BIG) for n, k in shapes)
+        many, few, short = (few_rows.lay("8", rows, n, k, BIG) for n, k in shapes)
         assert few.columns == short.columns == 4 and few.threads == 2 * short.threads == 2 * many.threads
 
 
@@ -43,7 +43,7 @@ def test_a_short_k_takes_more_columns():
     """Threads keep some pieces of k each, where that leaves enough workgroups."""
     for rows in (1, 2, 4, 8):
         long, short, small = (
-            matmul_vector.lay("8", rows, n, k, BIG) for n, k in ((151936, 14336), (151936, 896), (896, 896))
+            few_rows.lay("8", rows, n, k, BIG) for n, k in ((151936, 14336), (151936, 896), (896, 896))
         )
         assert short.columns > long.columns >= small.columns and short.threads == long.threads
         assert 896 // 8 // (short.along_k * short.teams) >= 4
@@ -55,7 +55,7 @@ def test_folding_adds_up_every_thread_once(count, along_k):
     """The lines, run by hand over sums that tell which thread and which value they come from."""
     names = [f"c{i}" for i in range(count)]
     held = [{name: {(lane, i)} for i, name in enumerate(names)} for lane in range(along_k)]
-    found = matmul_vector.folding(names, along_k)
+    found = few_rows.folding(names, along_k)
     pattern = re.compile(r"let (\w+) = (?:select\((\w+), (\w+), \w+\)|(\w+)) \+ subgroupShuffleXor\(.*, (\d+)u\);")
     for line in found.lines:
         match = pattern.match(line)

@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from ... import tensor as T
-from . import ddp as unused
+from . import ddp
 
 # What each operator writes; what it only reads needs no way back.
 WRITTEN = {
@@ -111,4 +111,4 @@ def register() -> None:
             self.device_backend_map = {"cpu": self.device_backend_map[T.NAME], **self.device_backend_map}
 
     config.__init__ = init
-    unused.register()
+    ddp.register()

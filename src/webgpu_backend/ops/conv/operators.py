@@ -15,8 +15,7 @@ from ..matmul.operators import one_of
 from ..matmul.product import matrix, multiply, output, supported
 from ..shape.copy import fill
 from ..table import autocast, custom
-from . import few_outputs as few
-from . import tables, winograd
+from . import few_outputs, tables, winograd
 
 aten = torch.ops.aten
 
@@ -65,8 +64,8 @@ class Geometry:
 
     def single(self, dtype: torch.dtype) -> bool:
         """Groups of one input channel, which few outputs share."""
-        few = self.x_channels == 1 and self.y_channels <= 8 and self.groups > 1
-        return self.some and self.small and few and tables.floats(dtype)
+        few_outputs = self.x_channels == 1 and self.y_channels <= 8 and self.groups > 1
+        return self.some and self.small and few_outputs and tables.floats(dtype)
 
     def turned(self, weight: torch.Tensor) -> torch.Tensor:
         """[groups, y channels, taps, x channels]: rows of the left operand (x channels) are neighbours in memory."""
@@ -108,8 +107,8 @@ def forward(x, weight, bias, y_shape, stride, padding, dilation, groups):
         return _forward_by_tables(g, x, weight, bias, y_shape)
     if g.single(x.dtype):
         return _depthwise("g", g.alone(False, x), x, weight, bias, y_shape)
-    if few.served(g, x.dtype, False):
-        return few.convolve(g, x, weight, bias, y_shape, False)
+    if few_outputs.served(g, x.dtype, False):
+        return few_outputs.convolve(g, x, weight, bias, y_shape, False)
     rows, k = g.y_channels, g.x_channels * g.taps
     a = matrix(weight, k, 1, 0, rows * k)
     out = Matrix(T.dtype_of(x), 0, g.y_count, 1, y_shape[1] * g.y_count, rows * g.y_count)
@@ -155,8 +154,8 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups)
         return _depthwise("u" if g.stride == (1, 1, 1) else "t", g.alone(True, dy), dy, weight, bias, x_shape)
     if winograd.served(g, dy.dtype):
         return winograd.backward_image(dy, weight, bias, x_shape, padding)
-    if few.served(g, dy.dtype, True):
-        return few.convolve(g, dy, weight, bias, x_shape, True)
+    if few_outputs.served(g, dy.dtype, True):
+        return few_outputs.convolve(g, dy, weight, bias, x_shape, True)
     if g.some and max(stride) > 1 and max(dilation) == 1:
         return _by_phases(dy, weight, bias, x_shape, stride, padding, groups, g)
     if g.gathered(dy.dtype, g.x_channels, g.x_count):
@@ -242,8 +241,8 @@ def backward_weight(x, dy, weight_shape, stride, padding, dilation, groups):
     g = Geometry(x.shape, dy.shape, weight_shape, stride, padding, dilation, groups, small)
     if winograd.served(g, x.dtype):
         return winograd.backward_weight(x, dy, weight_shape, padding)
-    if few.served(g, x.dtype, False):
-        return few.weight_gradient(g, x, dy, weight_shape)
+    if few_outputs.served(g, x.dtype, False):
+        return few_outputs.weight_gradient(g, x, dy, weight_shape)
     if g.gathered(x.dtype, None, g.y_count):
         return _weight_by_tables(g, x, dy, weight_shape)
     rows, columns = g.y_channels, g.x_channels * g.taps

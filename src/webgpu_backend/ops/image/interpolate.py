@@ -6,7 +6,7 @@ import torch
 
 from ... import tensor as T
 from ...dtypes import Unsupported
-from ...kernels.image import interpolate as resample
+from ...kernels.image import interpolate
 from ...kernels.layout import contiguous_strides
 from ...plan import caps, constant
 from ..by_index import run
@@ -77,14 +77,14 @@ def _forward(mode, dims, x, output_size, corners, scales, antialias=False):
     sizes = (*x.shape[:2], *output_size)
     out = T.empty(sizes, x.dtype, _last_strides(sizes) if last else None)
     fours = mode in _NEAREST and not last and sizes[-1] % 4 == 0
-    kernel = resample.kernel(mode, dims, corners, antialias, False, T.dtype_of(x), last, _planes(x), fours, caps())
+    kernel = interpolate.kernel(mode, dims, corners, antialias, False, T.dtype_of(x), last, _planes(x), fours, caps())
     run(kernel, (x,), (out,), *_numbers(x, x.shape, sizes, dims, corners, scales))
     return out
 
 
 @lru_cache(maxsize=64)
 def _byte_tables(*filter_) -> tuple:
-    lows, weights, taps, bits = resample.byte_weights(*filter_)
+    lows, weights, taps, bits = interpolate.byte_weights(*filter_)
     made = [constant(lambda t=t: torch.tensor(t, dtype=torch.int32).to(T.DEVICE)) for t in (lows, weights)]
     return *made, taps, bits
 
@@ -103,7 +103,7 @@ def _bytes(mode, x, output_size, corners, scales, antialias):
         shape[dim] = outs
         out = T.empty(shape, torch.uint8)
         inner = y.shape[3] if dim == 2 else 1
-        run(resample.byte_kernel(caps()), (y, low, weight), (out,), inner, size, outs, taps, bits)
+        run(interpolate.byte_kernel(caps()), (y, low, weight), (out,), inner, size, outs, taps, bits)
         y = out
     return y.clone() if T.share_memory(x, y) else y
 
@@ -123,7 +123,9 @@ def _backward(mode, dims, grad, output_size, input_size, corners, scales, antial
     result = T.empty(sizes, grad.dtype, _last_strides(sizes) if last else None)
     numbers = _numbers(grad, sizes, grad.shape, dims, corners, scales)
     whole = mode in _NEAREST and all(_blocks(mode, *one) for one in zip(*(numbers[k : k + 3] for k in (1, 4, 7))))
-    kernel = resample.kernel(mode, dims, corners, antialias, True, T.dtype_of(grad), last, _planes(grad), whole, caps())
+    kernel = interpolate.kernel(
+        mode, dims, corners, antialias, True, T.dtype_of(grad), last, _planes(grad), whole, caps()
+    )
     run(kernel, (grad,), (result,), *numbers)
     return result
 

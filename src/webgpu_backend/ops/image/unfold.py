@@ -4,7 +4,7 @@ import torch
 from torch._prims_common import canonicalize_dim
 
 from ... import tensor as T
-from ...kernels.image import unfold as fold
+from ...kernels.image import unfold
 from ...kernels.layout import numel
 from ...plan import caps, launch
 from ..by_index import meta_results
@@ -43,7 +43,7 @@ def _fold(source: torch.Tensor, shape, **numbers: int) -> torch.Tensor:
         return fill(out, 0)
     if out.numel():
         numbers |= {"n": out.numel(), "src_o": source.storage_offset()}
-        plan = fold.plan(T.dtype_of(source), numbers, caps())
+        plan = unfold.plan(T.dtype_of(source), numbers, caps())
         launch(plan, source, out)
     return out
 

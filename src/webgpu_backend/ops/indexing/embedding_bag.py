@@ -4,7 +4,7 @@ import torch
 
 from ... import tensor as T
 from ...dtypes import Unsupported
-from ...kernels.indexing import embedding_bag as bag
+from ...kernels.indexing.embedding_bag import plan, whole
 from ...plan import caps, launch
 from ...plan.faults import site
 from ..pointwise.elementwise import _scalar_name
@@ -49,7 +49,7 @@ def embedding_bag(
     maxima = T.empty((bags, width), torch.int64) if largest else fill(T.empty((bags,), torch.int64), 0)
     if not indices.numel():
         fill(out, 0), fill(sizes, 0), fill(maxima, 0)
-    at_once = mode == MEAN and bag.whole(indices.numel(), caps())
+    at_once = mode == MEAN and whole(indices.numel(), caps())
     if indices.numel() and bags and width:
         numbers = dict(
             n=bags * width, width=width, bags=bags, count=indices.numel(), w_o=weight.storage_offset(),
@@ -65,7 +65,7 @@ def embedding_bag(
             numbers["bags"] = bags + 1
         tensors += [out, sizes] + ([maxima] if largest else [])
         weighted = per_sample_weights is not None
-        launch(bag.plan(T.dtype_of(weight), indices.element_size(), largest, weighted, numbers, caps()), *tensors)
+        launch(plan(T.dtype_of(weight), indices.element_size(), largest, weighted, numbers, caps()), *tensors)
     if mode == MEAN and not at_once:
         out = out / sizes.clamp(min=1).unsqueeze(1).to(wide)
     if not largest:

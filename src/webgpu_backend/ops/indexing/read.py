@@ -6,8 +6,7 @@ import torch
 from torch._prims_common import canonicalize_dim
 
 from ... import tensor as T
-from ...kernels.indexing import read as kernel
-from ...kernels.indexing.read import Axis
+from ...kernels.indexing.read import Axis, plan
 from ...kernels.layout import numel
 from ...plan import caps, launch, windows
 from ...plan.faults import site
@@ -38,9 +37,9 @@ def read(source: torch.Tensor, indices, shape, strides, axes) -> torch.Tensor:
         return out
     item, offset = source.element_size(), source.storage_offset()
     try:
-        launch(kernel.plan(shape, item, strides, offset, axes, caps()), source, *indices, out)
+        launch(plan(shape, item, strides, offset, axes, caps()), source, *indices, out)
     except BindingTooLarge:  # a source larger than one binding: a dispatch for each part of it
-        step = kernel.plan(shape, item, strides, offset, axes, caps(), windowed=True)
+        step = plan(shape, item, strides, offset, axes, caps(), windowed=True)
         for window, first, end in windows(source):
             launch(step.followed(pack("<II", first, end)), window, *indices, out)
     return out

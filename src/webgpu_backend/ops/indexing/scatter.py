@@ -6,8 +6,7 @@ import torch
 from torch._prims_common import canonicalize_dim
 
 from ... import tensor as T
-from ...kernels.indexing import read as index_kernel
-from ...kernels.indexing import scatter as kernel
+from ...kernels.indexing import read, scatter
 from ...kernels.layout import numel
 from ...kernels.text import numbers
 from ...plan import caps, launch, windows
@@ -83,7 +82,7 @@ def write(how: str, self: torch.Tensor, indices: list, value, layout, chain=None
         if ordered and self.dtype.is_floating_point and how in ("sum", "prod"):
             _in_order(how, self, indices, value, layout, chain)
             return
-        if not kernel.atomic(how, T.dtype_of(self)):
+        if not scatter.atomic(how, T.dtype_of(self)):
             _through_lists(how, self, indices, value, layout, chain)
             return
     _check_overlap((self,))
@@ -102,7 +101,7 @@ def _plan(how: str, self: torch.Tensor, value, laid, windowed: bool = False):
     shape, strides, axes = laid
     source = (_over(value, shape), value.storage_offset()) if isinstance(value, torch.Tensor) else None
     target = (strides, self.storage_offset())
-    return kernel.plan(shape, T.dtype_of(self), how, target, source, axes, caps(), windowed)
+    return scatter.plan(shape, T.dtype_of(self), how, target, source, axes, caps(), windowed)
 
 
 def _over(value: torch.Tensor, shape) -> tuple[int, ...]:
@@ -128,7 +127,7 @@ def _in_order(how, self, indices, value, layout, chain) -> None:
     value = value.clone() if value.storage_offset() else value
     own = torch.arange(n, dtype=torch.int32, device=self.device)
     place = T.empty((count,), torch.int32)
-    plan = index_kernel.plan(shape, 4, strides, 0, axes, caps())
+    plan = read.plan(shape, 4, strides, 0, axes, caps())
     launch(plan, own, *indices, place)
     place, order = place.sort(stable=True)
     order32 = order.to(torch.int32)
@@ -151,8 +150,8 @@ def _in_order(how, self, indices, value, layout, chain) -> None:
     after = torch.nn.functional.pad(torch.where(same, order32[1:], -1), (0, 1), value=-1)
     following = put(count, order, after)
     head = put(n, torch.where(first, place, n), order32)
-    for _ in range(-(-(chain or count) // kernel.WALK)):
-        launch(kernel.plan_walk(T.dtype_of(target), how, n, caps()), value, following, head, target)
+    for _ in range(-(-(chain or count) // scatter.WALK)):
+        launch(scatter.plan_walk(T.dtype_of(target), how, n, caps()), value, following, head, target)
     if target is not self:
         device_copy(target, self)
 
@@ -167,9 +166,9 @@ def _through_lists(how, self, indices, value, layout, chain) -> None:
     head = T.empty((target.numel(),), torch.int32)
     fill(head, -1)
     following = T.empty((count,), torch.int32)
-    launch(kernel.plan_link(shape, (strides, 0), axes, caps()), *indices, head, following)
-    for _ in range(-(-(chain or count) // kernel.WALK)):
-        launch(kernel.plan_walk(T.dtype_of(self), how, target.numel(), caps()), value, following, head, target)
+    launch(scatter.plan_link(shape, (strides, 0), axes, caps()), *indices, head, following)
+    for _ in range(-(-(chain or count) // scatter.WALK)):
+        launch(scatter.plan_walk(T.dtype_of(self), how, target.numel(), caps()), value, following, head, target)
     if target is not self:
         device_copy(target, self)
 

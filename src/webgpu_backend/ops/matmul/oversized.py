@@ -4,7 +4,7 @@ import torch
 
 from ... import tensor as T
 from ...dtypes import carrier
-from ...kernels.matmul import oversized as cut
+from ...kernels.matmul import oversized
 from ...kernels.matmul.matmul import SUMS, plan
 from ...kernels.matmul.product import Product
 from ...plan import caps, launch
@@ -16,19 +16,19 @@ from ..shape.copy import device_copy
 def multiply(product: Product, a, b, c, out: torch.Tensor) -> None:
     """The product into `out`, which is contiguous."""
     inner = 1 if product.summed else product.inner
-    _multiply(cut.placed(product), (a, b, c), out.view(product.outer, inner, product.m, product.n))
+    _multiply(oversized.placed(product), (a, b, c), out.view(product.outer, inner, product.m, product.n))
 
 
 def _multiply(product: Product, operands: tuple, target: torch.Tensor) -> None:
     limit = caps().max_binding
     try:
-        where = cut.cut(product, limit)
+        where = oversized.cut(product, limit)
     except ValueError as error:
         raise BindingTooLarge(f"matrix product: {error}, and one binding has {limit} bytes") from None
     if where is None:
         _whole(product, operands, target)
         return
-    first, second = cut.halves(product, where)
+    first, second = oversized.halves(product, where)
     if not where.adds:
         d = ("outer", "inner", "m", "n").index(where.dimension)
         _multiply(first, operands, target.narrow(d, 0, where.at))
@@ -36,8 +36,8 @@ def _multiply(product: Product, operands: tuple, target: torch.Tensor) -> None:
         return
     dtype = SUMS[carrier(product.a.dtype, caps())]
     total, more = (T.empty(target.shape, T.TORCH_DTYPE[dtype.name]) for _ in range(2))
-    _multiply(cut.bare(first, dtype), operands, total)
-    _multiply(cut.bare(second, dtype), operands, more)
+    _multiply(oversized.bare(first, dtype), operands, total)
+    _multiply(oversized.bare(second, dtype), operands, more)
     total.add_(more)
     device_copy(_finished(product, operands[2], total), target)
 
@@ -68,11 +68,11 @@ def _whole(product: Product, operands: tuple, target: torch.Tensor) -> None:
         block, item = T.block_of(tensor), matrix.dtype.size
         bound.append(tensor)
         if block.size > caps().max_binding:
-            first, last = cut.reach(product, name)
+            first, last = oversized.reach(product, name)
             start = first * item & ~255
             bound[-1] = Window(block, start, min((last * item - start + 255) & ~255, block.size - start))
             changed[name] = matrix._replace(offset=matrix.offset - start // item)
-    launch(plan(cut.replace(product, **changed), caps()), *bound, out)
+    launch(plan(oversized.replace(product, **changed), caps()), *bound, out)
     if place is None:
         device_copy(out, target)
 

@@ -9,7 +9,7 @@ from ...kernels.matmul.product import Matrix, Product
 from ...plan import caps, launch
 from ...runtime.errors import BindingTooLarge
 from ..shape.copy import fill
-from . import oversized as parts
+from . import oversized
 
 _NO_KERNEL = (torch.bool, torch.uint16, torch.uint32, torch.uint64)
 _NAMES = {torch.bool: "Bool", torch.uint16: "UInt16", torch.uint32: "UInt32", torch.uint64: "UInt64"}
@@ -28,7 +28,7 @@ def multiply(sizes, dtype: torch.dtype, product: Product | None, a, b, c=None) -
     try:
         launch(plan(product, caps()), a, b, c, out)
     except BindingTooLarge:
-        parts.multiply(product, a, b, c, out)
+        oversized.multiply(product, a, b, c, out)
     return out
 
 

@@ -7,7 +7,7 @@ import torch
 from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.layout import View, contiguous_strides, numel
-from ...kernels.pointwise import elementwise as pointwise
+from ...kernels.pointwise import elementwise
 from ...plan import cache, caps, launch, run
 from ...plan.forms import Pattern, short_form
 from ...plan.run import NUMBERS, execute
@@ -136,7 +136,7 @@ class Elementwise:
         aliases = self._aliases(inputs, outs)[1]
         views = iter([v for _, v in windows])
         in_views = [None if _is_scalar(x) else next(views) for x in inputs]
-        step, packers = pointwise.plan(
+        step, packers = elementwise.plan(
             self.entry.spec, T.DTYPES[self._dtypes(inputs)[0]], in_views, list(views), [False] * len(outs), aliases,
             caps(),
         )  # fmt: skip
@@ -190,7 +190,9 @@ class Elementwise:
                 T.new(m)  # most often this is what fails
             raise Unsupported(f"webgpu: {self.aten} of more elements than a kernel counts")
         if n:
-            step, plan.packers = pointwise.plan(entry.spec, T.DTYPES[compute], views, out_views, owned, aliases, caps())
+            step, plan.packers = elementwise.plan(
+                entry.spec, T.DTYPES[compute], views, out_views, owned, aliases, caps()
+            )
             if inplace:
                 step.bindings = tuple([i if i < arguments else i - arguments for i in step.bindings])
             plan.steps = (step,)

@@ -7,7 +7,7 @@ import torch
 
 from ... import tensor as T
 from ...dtypes import Unsupported
-from ...kernels.random import distributions as kernels
+from ...kernels.random import distributions
 from ...kernels.reduce.reduction import Spec
 from ...plan import caps, launch, launch_ranges
 from ...plan.draws import MASK
@@ -36,11 +36,11 @@ def draw(name: str, out: torch.Tensor, generator, params: bytes = b"", inputs: t
     target = out if _whole(out) else T.empty(out.shape, out.dtype)
     dtype, taken = T.dtype_of(target), stream(generator).take(n)
     try:
-        launch(kernels.plan(name, dtype, n, target.storage_offset(), params, caps()), *inputs, target, draw=taken)
+        launch(distributions.plan(name, dtype, n, target.storage_offset(), params, caps()), *inputs, target, draw=taken)
     except BindingTooLarge:
 
         def part(first, count, offsets):
-            return kernels.plan(name, dtype, count, offsets[-1], params, caps()), taken.after(first)
+            return distributions.plan(name, dtype, count, offsets[-1], params, caps()), taken.after(first)
 
         launch_ranges((*inputs, target), n, part)
     if target is not out:
@@ -354,11 +354,11 @@ def native_dropout(input, p, train):
     out, mask = T.empty(input.shape, input.dtype, strides), T.empty(input.shape, torch.bool, strides)
     n, dtype, taken = input.numel(), T.dtype_of(input), DEFAULT.take(input.numel())
     try:
-        launch(kernels.plan_dropout(dtype, n, input.storage_offset(), p, caps()), input, out, mask, draw=taken)
+        launch(distributions.plan_dropout(dtype, n, input.storage_offset(), p, caps()), input, out, mask, draw=taken)
     except BindingTooLarge:
 
         def part(first, count, offsets):
-            return kernels.plan_dropout(dtype, count, offsets[0], p, caps()), taken.after(first)
+            return distributions.plan_dropout(dtype, count, offsets[0], p, caps()), taken.after(first)
 
         launch_ranges((input, out, mask), n, part)
     return out, mask

@@ -8,7 +8,7 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.layout import View, contiguous_strides, numel
 from ...kernels.pointwise.elementwise import Spec as PointwiseSpec
-from ...kernels.reduce import reduction as R
+from ...kernels.reduce import reduction
 from ...plan import caps, launch
 from ...runtime.errors import BindingTooLarge
 from ..pointwise.elementwise import Elementwise
@@ -48,7 +48,7 @@ def _kept(shape, dims) -> tuple[int, ...]:
 class Reduction:
     """A spec ready to be called. `empty` is the result of reducing nothing; None where torch refuses that."""
 
-    def __init__(self, spec: R.Spec, empty=None):
+    def __init__(self, spec: reduction.Spec, empty=None):
         self.spec = spec
         self.empty = empty
         self._two_steps: tuple[Reduction, Elementwise] | None = None
@@ -74,7 +74,7 @@ class Reduction:
         shape = inputs[0].shape
         length = numel([shape[d] for d in dims])
         rows = numel(shape) // max(length, 1)
-        if numel(shape) and not R.fused(rows, length, _strided(inputs[0], dims), caps()):
+        if numel(shape) and not reduction.fused(rows, length, _strided(inputs[0], dims), caps()):
             return self._in_two_steps(inputs, dims, compute, out, maps, scalars)
         results, mapped = self._made(inputs, dims, True, out, maps)
         if numel(shape):
@@ -99,7 +99,7 @@ class Reduction:
         shape = tuple(inputs[0].shape)
         wide = _kept(shape, dims)
         views = [View(T.DTYPES[r.dtype], wide, contiguous_strides(wide)) for r in results]
-        plan = R.plan(
+        plan = reduction.plan(
             self.spec, T.DTYPES[compute], [T.view_of(x) for x in inputs], frozenset(dims), views,
             [T.view_of(x) for x in mapped], scalars, caps(),
         )  # fmt: skip
@@ -146,7 +146,7 @@ class Reduction:
         states, base = [], 0
         for part in parts:
             windows = [T.window_of(x, limit) for x in part]
-            step, found = R.plan_part(self.spec, kind, [v for _, v in windows], over, scalars, caps(), base)
+            step, found = reduction.plan_part(self.spec, kind, [v for _, v in windows], over, scalars, caps(), base)
             fields = [T.empty((m, slots), T.TORCH_DTYPE[name]) for m, slots, name in found]
             launch(step, *[w for w, _ in windows], *fields)
             states.append(fields)
@@ -154,7 +154,7 @@ class Reduction:
         joined = [torch.cat(field, 1) if len(states) > 1 else field[0] for field in zip(*states)]
         results = [T.empty(_kept(shape, dims), d) for d in out]
         views, slots = [T.view_of(r) for r in results], joined[0].shape[1]
-        step = R.plan_finish(self.spec, kind, T.view_of(inputs[0]), over, views, slots, scalars, caps())
+        step = reduction.plan_finish(self.spec, kind, T.view_of(inputs[0]), over, views, slots, scalars, caps())
         launch(step, *joined, *results)
         return results
 
@@ -168,9 +168,9 @@ class Reduction:
                 raise NotImplementedError("two-step rewrites have one output")
             entry = Pointwise(spec.name, PointwiseSpec(spec.name, spec.map, names, spec.scalars), "none")
             self._two_steps = Reduction(plain, self.empty), _Rewrite(entry)
-        reduction, rewrite = self._two_steps
+        reduce, rewrite = self._two_steps
         wide = torch.float32 if compute in (torch.float16, torch.bfloat16) else compute
-        stats = reduction(inputs, dims, True, compute, (wide,) * len(spec.results), scalars)
+        stats = reduce(inputs, dims, True, compute, (wide,) * len(spec.results), scalars)
         result = rewrite.made(inputs + stats, scalars, compute, maps[0])
         kept = tuple([s if s.dtype == d else s.to(d) for s, d in zip(stats, out)])
         return kept, (result,)

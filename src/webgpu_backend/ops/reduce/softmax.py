@@ -6,7 +6,7 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.layout import View
 from ...kernels.loss import nll
-from ...kernels.reduce import softmax as rows
+from ...kernels.reduce import softmax
 from ...kernels.reduce.reduction import Spec
 from ...plan import caps, launch
 from ...plan.faults import site
@@ -61,11 +61,11 @@ def _along_rows(op: str, inputs: tuple, dim: int, out: torch.dtype) -> torch.Ten
     """By the kernel for rows that lie in memory one after the other, where there is one."""
     x = inputs[0]
     last = normal_dims(dim, x.dim()) == (x.dim() - 1,)
-    if op not in rows.OPS or not last or any(y.shape != x.shape or not y.is_contiguous() for y in inputs):
+    if op not in softmax.OPS or not last or any(y.shape != x.shape or not y.is_contiguous() for y in inputs):
         return None
     sizes = x.numel() // x.shape[-1], x.shape[-1]
     views = [View(T.dtype_of(y), sizes, (sizes[1], 1), y.storage_offset()) for y in inputs]
-    step = rows.plan(op, views, T.DTYPES[out], caps())
+    step = softmax.plan(op, views, T.DTYPES[out], caps())
     if step is None:
         return None
     result = T.empty(x.shape, out)

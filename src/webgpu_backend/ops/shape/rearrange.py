@@ -7,8 +7,8 @@ from torch._prims_common import canonicalize_dim
 
 from ... import tensor as T
 from ...kernels.layout import numel
-from ...kernels.shape import cat as join
-from ...kernels.shape import rearrange as move
+from ...kernels.shape import cat as cat_kernel
+from ...kernels.shape import rearrange
 from ...plan import caps, launch, planned
 from ...runtime.errors import BindingTooLarge
 from ..indexing.scatter import bits, duplicate
@@ -120,11 +120,11 @@ def _join(parts, dim: int, out: torch.Tensor) -> None:
         _copy_parts(parts, dim, out)
         return
     rows = numel(out.shape[:dim])
-    most = join.most([_part(t, dim) for t in parts], rows, caps())
+    most = cat_kernel.most([_part(t, dim) for t in parts], rows, caps())
     if len(parts) > most and rows == 1 and caps().kind == "gpu" and _in_turns(parts, dim, out, most):
         return
     row, item = numel(out.shape[dim:]), out.element_size()
-    wide = most == join.MOST or row * item >= _WIDE * len(parts)
+    wide = most == cat_kernel.MOST or row * item >= _WIDE * len(parts)
     if len(parts) > most and wide and rows * row * item >= _LARGE * len(parts):
         _copy_parts(parts, dim, out)
         return
@@ -161,7 +161,7 @@ def _join_few(parts, dim: int, out: torch.Tensor, to: int = 0) -> None:
     if None in read:
         parts = [t if found else t.contiguous() for t, found in zip(parts, read)]
         read = [_part(t, dim) for t in parts]
-    plan = join.plan(out.element_size(), read, numel(out.shape[:dim]), caps(), to)
+    plan = cat_kernel.plan(out.element_size(), read, numel(out.shape[:dim]), caps(), to)
     try:
         launch(plan, *parts, out)
     except BindingTooLarge:  # a copy knows how to split
@@ -169,8 +169,8 @@ def _join_few(parts, dim: int, out: torch.Tensor, to: int = 0) -> None:
         _copy_parts(parts, dim, out.narrow(dim, first, out.shape[dim] - first))
 
 
-def _part(t: torch.Tensor, dim: int) -> join.Part | None:
-    return join.part(t.shape, t.stride(), t.storage_offset(), dim)
+def _part(t: torch.Tensor, dim: int) -> cat_kernel.Part | None:
+    return cat_kernel.part(t.shape, t.stride(), t.storage_offset(), dim)
 
 
 @planned
@@ -205,14 +205,16 @@ def _neighbours(numbers) -> bool:
 
 
 def _move(self, shape, strides, extra, rules, shifts, sizes, keep="", diagonal=0, outside=0):
-    """A new tensor of `shape` from elements of self, by its strides over it, or `outside`: see kernels.move."""
+    """A new tensor of `shape` from elements of self, by its strides over it, or `outside`: see `rearrange.plan`."""
     out = T.empty(shape, self.dtype)
     if not out.numel():
         return out
     if not self.numel():
         return fill(out, outside)
     offset = self.storage_offset() + extra
-    step = move.plan(tuple(shape), self.element_size(), strides, offset, rules, shifts, sizes, keep, diagonal, caps())
+    step = rearrange.plan(
+        tuple(shape), self.element_size(), strides, offset, rules, shifts, sizes, keep, diagonal, caps()
+    )
     zero = outside.__class__ is int and not outside  # not -0.0
     launch(step.followed(_ZERO[self.element_size()] if zero else bits(outside, self.dtype)), self, out)
     return out
