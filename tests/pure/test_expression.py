@@ -3,14 +3,12 @@
 import pytest
 
 from webgpu_backend.dtypes import Unsupported
-from webgpu_backend.kernels.text.expression import Emitter, convert, literal
+from webgpu_backend.kernels.text.expression import Emitter, convert, literal, names_in
 
 
 def emit(source: str, result: str = "f32", **names: str) -> str:
-    """The last statement's value for operands of these carriers."""
-    lines = Emitter(names).program(source, [("out0", result)])
-    assert lines[-1].startswith("let out0 = ") and lines[-1].endswith(";")
-    return lines[-1].removeprefix("let out0 = ").removesuffix(";")
+    """The value of an expression for operands of these carriers."""
+    return Emitter(names).expression(source, result)
 
 
 def test_native_arithmetic():
@@ -67,6 +65,10 @@ def test_statements():
     assert lines == ["let out0 = a;", "let out1 = (a + 1.0);"]
 
 
+def test_names():
+    assert names_in("s = a * b.real\nwhere(s > inf, a, 0)") == {"s", "a", "b", "where", "inf"}
+
+
 def test_booleans():
     assert emit("a + b", "bool", a="bool", b="bool") == "(a || b)"
     assert emit("a * b", "bool", a="bool", b="bool") == "(a && b)"
@@ -83,6 +85,10 @@ def test_mistakes_are_named():
         emit("nonsense(a)", a="f32")
     with pytest.raises(SyntaxError):
         emit("for i in a: pass", a="f32")
+    with pytest.raises(SyntaxError, match="only assignments"):
+        Emitter({"a": "f32"}).program("for i in a: pass", [("out0", "f32")])
+    with pytest.raises(AssertionError, match="takes statements"):
+        emit("trunc_divide(a, b)", a="f32", b="f32")  # made of others, with names of its own for the operands
 
 
 @pytest.mark.parametrize(

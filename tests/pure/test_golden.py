@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 
 from webgpu_backend import dtypes
+from webgpu_backend.kernels.image import pool
+from webgpu_backend.kernels.indexing import scatter
+from webgpu_backend.kernels.indexing.read import Axis
 from webgpu_backend.kernels.layout import View, contiguous_strides
+from webgpu_backend.kernels.lists import elementwise as lists
+from webgpu_backend.kernels.matmul import matmul
+from webgpu_backend.kernels.matmul.product import Matrix, Product
 from webgpu_backend.kernels.pointwise.elementwise import Spec, plan
-from webgpu_backend.program import Caps
+from webgpu_backend.kernels.reduce import reduction
+from webgpu_backend.kernels.rnn import rnn
+from webgpu_backend.program import Caps, Step
 
 FOLDER = Path(__file__).parent / "golden"
 GPU = Caps(
@@ -34,7 +42,35 @@ def case(spec, compute, inputs, outputs, caps):
     return step
 
 
-F32, BF16, I64, BOOL = dtypes.FLOAT32, dtypes.BFLOAT16, dtypes.INT64, dtypes.BOOL
+F32, F16, BF16, I64, BOOL = dtypes.FLOAT32, dtypes.FLOAT16, dtypes.BFLOAT16, dtypes.INT64, dtypes.BOOL
+LERP = Spec("lerp", "a + (b - a) * w", ("a", "b", "w"))
+SUM = reduction.Spec("sum", "acc + a", "acc + o_acc")
+CENTRED = reduction.Spec("centred", "acc + a", "acc + o_acc", finish="acc / n", map="a - out", maps=(("y", "T"),))
+
+
+def reduced(spec, dtype, sizes, dims, maps, caps):
+    """The first step of a reduction of a dense tensor."""
+    kept = tuple(1 if d in dims else s for d, s in enumerate(sizes))
+    results = [] if maps else [dense(dtype, *kept)]
+    mapped = [dense(dtype, *sizes)] if maps else []
+    return reduction.plan(spec, dtype, [dense(dtype, *sizes)], frozenset(dims), results, mapped, (), caps).steps[0]
+
+
+def listed():
+    operands = (lists.Operand("t", F32), lists.Operand("t", BF16), lists.Operand("n"))
+    return lists.plan(LERP, operands, ((F32, 0),), [100, 7], (), BASELINE)
+
+
+def added():
+    axis = Axis(8, (1, 0), 0, limit=50, step=8, site=0)
+    return scatter.plan((3, 8), F16, "sum", ((0, 1), 0), ((8, 1), 0), [axis], BASELINE)
+
+
+def biased_product():
+    a, b, out = Matrix(BF16, 0, 64, 1), Matrix(BF16, 0, 1, 40), Matrix(F32, 0, 40, 1)
+    return matmul.plan(Product(20, 40, 64, a, b, out, Matrix(BF16, 0, 0, 1), alpha=2.0), BASELINE).steps[-1]
+
+
 CASES = {
     "add_f32_linear": lambda: case(ADD, F32, [dense(F32, 100), dense(F32, 100)], [dense(F32, 100)], GPU),
     "add_bf16_broadcast": lambda: case(
@@ -60,6 +96,13 @@ CASES = {
         [dense(F32, 64), dense(dtypes.INT32, 64)],
         GPU,
     ),
+    "sum_rows": lambda: reduced(SUM, BF16, (6, 100), {1}, False, GPU),
+    "centred_columns": lambda: reduced(CENTRED, F32, (6, 8), {0}, True, BASELINE),
+    "lerp_lists": listed,
+    "scatter_add_f16": added,
+    "matmul_bias": biased_product,
+    "lstm_cell": lambda: rnn.plan("lstm", ("ig", "hg", "cx", "hb"), ("hy", "cy"), F16, 2, 3, [0] * 6, BASELINE),
+    "max_pool": lambda: Step(pool.kernel("max", "fixed", BF16, False, False, False, 2, GPU).program, b"", (1, 1, 1)),
 }
 
 
