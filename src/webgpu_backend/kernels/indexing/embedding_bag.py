@@ -21,9 +21,7 @@ def whole(count: int, caps: Caps) -> bool:
     return caps.kind == "gpu" or count <= WINDOW
 
 
-def plan(
-    weight: DType, index_size: int, largest: bool, weighted: bool, numbers: dict[str, int], caps: Caps
-) -> Plan:  # fmt: skip
+def plan(weight: DType, index_size: int, largest: bool, weighted: bool, numbers: dict[str, int], caps: Caps) -> Plan:
     """Over weight, indices, offsets, per-sample weights (where weighted), output, sizes and maxima (where largest).
     `numbers` has every parameter but the window; `mean` only where one dispatch takes all."""
     program = _program(weight, index_size, largest, weighted, caps)

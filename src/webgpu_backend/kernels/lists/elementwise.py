@@ -105,9 +105,7 @@ def _fields(spec: Spec, operands: tuple[Operand, ...], slots: int) -> list[str]:
     return fields + [f"s_{name}: f32" for name in spec.scalars]
 
 
-def _bindings(
-    spec: Spec, operands: tuple[Operand, ...], outputs: Outputs, slots: int, caps: Caps
-) -> list[Binding]:  # fmt: skip
+def _bindings(spec: Spec, operands: tuple[Operand, ...], outputs: Outputs, slots: int, caps: Caps) -> list[Binding]:
     """The tensors of each slot in turn, then what all slots read."""
     bindings = []
     shared = {target for _, target in outputs}
@@ -116,9 +114,8 @@ def _bindings(
         for i, (name, operand) in enumerate(zip(spec.inputs, operands)):
             if operand.kind in modes:
                 access = "read_write" if operand.kind == "t" and i in shared else "read"
-                bindings.append(
-                    (f"b{k}_{name}", access, elements.array_type(operand.dtype, modes[operand.kind], caps))
-                )  # fmt: skip
+                kind = elements.array_type(operand.dtype, modes[operand.kind], caps)
+                bindings.append((f"b{k}_{name}", access, kind))
         for number, (dtype, target) in enumerate(outputs):
             if target is None:
                 bindings.append((f"b{k}_out{number}", "read_write", elements.array_type(dtype, "v", caps)))

@@ -50,15 +50,11 @@ def plan(
     laid = _Laid([inputs[i] for i in tensors], outputs, owned, shared, caps)
     program, packers = text.render(spec, compute, laid.walk, slots, tuple(aliases), caps)
     params, groups = packed(laid.words()), laid.grid()
-    bound = [k for k, alias in enumerate(shared) if alias is None]
+    bound = [k for k, alias in enumerate(shared) if alias is None] + [*range(len(tensors), len(laid.views))]
     recipe = None
     if len(outputs) == 1 and not any(a is not None for a in aliases):
         recipe = Recipe(spec, compute, tuple(inputs), outputs[0], owned[0], len(params))
-    step = Step(
-        program, params, groups, (*bound, *range(len(tensors), len(laid.views))), turned=laid.turned(groups),
-        meaning=recipe,
-    )  # fmt: skip
-    return step, packers
+    return Step(program, params, groups, tuple(bound), turned=laid.turned(groups), meaning=recipe), packers
 
 
 class _Laid:

@@ -246,10 +246,8 @@ class _Text:
             return [f"let {name}i = {index};", f"let {name}v = {value};"], [f"{name}v"] * 4
         lines = []
         for lane in range(4):
-            lines.append(f"let {name}i{lane} = {self._at(name, lane)};")
-            lines.append(
-                f"let {name}v{lane} = {elements.read(x.dtype, x.buffer, f'{name}i{lane}', caps, x.mode)};"
-            )  # fmt: skip
+            value = elements.read(x.dtype, x.buffer, f"{name}i{lane}", caps, x.mode)
+            lines += [f"let {name}i{lane} = {self._at(name, lane)};", f"let {name}v{lane} = {value};"]
         return lines, [f"{name}v{lane}" for lane in range(4)]
 
     def _applied(self, lanes: list[list[str]]) -> tuple[list[str], list[str]]:

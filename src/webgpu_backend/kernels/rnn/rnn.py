@@ -60,11 +60,9 @@ def _program(cell: str, given: tuple[str, ...], wanted: tuple[str, ...], dtype: 
         caps,
         cell=cell,
         wanted=wanted,
-        write=lambda name, gate: elements.write(
-            dtype, name, _at(name, gate, written[name]), f"{name}_{gate}", caps
-        ),
+        write=lambda name, gate: elements.write(dtype, name, _at(name, gate, written[name]), f"{name}_{gate}", caps),
         **{name: partial(value, name) for name in read},
-    )  # fmt: skip
+    )
 
 
 def _at(name: str, gate: int, count: int) -> str:

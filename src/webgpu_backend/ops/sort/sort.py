@@ -38,9 +38,8 @@ def _radix_pairs(x: torch.Tensor, sizes, descending: bool, blocks: int, span: in
     flip = 0xFFFFFFFF if descending else 0
 
     def run_pass(kind, shift, turn, *bound):
-        step = sort.plan_radix(
-            kind, dtype, rows, length, inner, flip, blocks, span, shift, turn, x.storage_offset(), c
-        )  # fmt: skip
+        offset = x.storage_offset()
+        step = sort.plan_radix(kind, dtype, rows, length, inner, flip, blocks, span, shift, turn, offset, c)
         launch(step, x, one, two, flags, *bound)
 
     for turn, shift in enumerate(digits):
