@@ -65,6 +65,8 @@ HOOKS = """
     import torch
     import webgpu_backend
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
+
     def fail(*_):
         raise ZeroDivisionError
 
