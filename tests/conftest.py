@@ -1,5 +1,5 @@
-"""Every test fails on a CPU fallback that it does not name, and on a missing adapter. What is skipped is told at the
-end, by reason."""
+"""Every test fails on a CPU fallback that it does not name, and on a missing adapter. At the end it is told what was
+skipped, by reason, and how much memory each process took at most."""
 
 import os
 import sys
@@ -15,6 +15,7 @@ import pytest  # noqa: E402
 
 import webgpu_backend  # noqa: E402
 from webgpu_backend.frontend.dispatch.registration import fallback  # noqa: E402
+from webgpu_backend.runtime import gpu  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,38 @@ def no_fallback(request):
     assert not unexpected, f"operators that ran on the CPU: {unexpected}"
 
 
+# On a software adapter a test process must do with so much: machine code and device memory are its own memory there,
+# and whatever the runtime does not let go of adds up over thousands of tests.
+MOST_MEMORY = int(2.5e9)
+_peaks: dict[str, tuple[int, str]] = {}  # bytes and the adapter's class, by process
+
+
+def _peak() -> tuple[int, str]:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0, ""
+    unit = 1 if sys.platform == "darwin" else 1024
+    kind = gpu.gpu().caps.kind if gpu.is_initialized() else ""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, kind
+
+
+def pytest_testnodedown(node, error):
+    """In the process that hands out the tests: what one of the others leaves."""
+    if found := getattr(node, "workeroutput", {}).get("peak"):
+        _peaks[node.gateway.id] = tuple(found)
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["peak"] = _peak()
+        return
+    if not _peaks:
+        _peaks["the process"] = _peak()
+    if any(nbytes > MOST_MEMORY and kind == "cpu" for nbytes, kind in _peaks.values()):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter):
     """How many tests were skipped for each reason: a test that never runs anywhere must be seen."""
     reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", ()))
@@ -35,6 +68,9 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section(f"{reasons.total()} skipped, by reason")
         for reason, count in reasons.most_common():
             terminalreporter.line(f"{count:5}  {reason}")
+    for name, (nbytes, kind) in sorted(_peaks.items()):
+        over = f": over {MOST_MEMORY / 1e9} GB, which is a failure" if nbytes > MOST_MEMORY and kind == "cpu" else ""
+        terminalreporter.line(f"{name} took {nbytes / 1e9:.2f} GB at most{over}")
 
 
 def _reason(report) -> str:

@@ -99,4 +99,5 @@ def _at_ten_million(scan):
     first, second = scan(g).cpu(), scan(g).cpu()
     reference = scan(x.double())
     assert torch.equal(first, second)
-    assert ((first - reference) / reference.abs().clamp(min=1e-3)).abs().max() < 1e-5
+    for got, exact in zip(first.split(1 << 20), reference.split(1 << 20)):  # in parts: float64 takes much memory
+        assert ((got - exact) / exact.abs().clamp(min=1e-3)).abs().max() < 1e-5

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..program import Caps
 
-SOFTWARE_POOL = 512 << 20  # bytes of free blocks; a software adapter's memory is the machine's, which others need too
+SOFTWARE_POOL = 256 << 20  # bytes of free blocks; a software adapter's memory is the machine's, which others need too
 on_caps: list = []  # called with the capabilities when they are known, and when they change
 _lock = RLock()
 _gpu: "Gpu | None" = None
