@@ -155,7 +155,7 @@ def main() -> None:
         with open(path) as file:
             runs.append(json.load(file))
     import webgpu_backend  # noqa: F401  registers the operators
-    from webgpu_backend.frontend.dispatch.registration.tiers import tiers
+    from webgpu_backend.frontend.dispatch.tiers import tiers
 
     with open(options.out, "w") as file:
         file.write(page(runs, tiers()))

@@ -14,8 +14,11 @@ if find_spec("webgpu_backend") is None:
 import pytest  # noqa: E402
 
 import webgpu_backend  # noqa: E402
-from webgpu_backend.frontend.dispatch.registration import fallback  # noqa: E402
+from webgpu_backend.frontend import first_use  # noqa: E402
+from webgpu_backend.frontend.dispatch import fallback  # noqa: E402
 from webgpu_backend.runtime import gpu  # noqa: E402
+
+first_use.complete()  # tests read the table; what a program may do before is test_startup's
 
 
 @pytest.fixture(autouse=True)

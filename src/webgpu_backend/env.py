@@ -1,19 +1,54 @@
-"""The environment switches, read once at import. Knows nothing of torch or wgpu."""
+"""The environment switches, read once at import. Knows nothing of torch or wgpu.
+
+A value that makes no sense is told and passed over: the package is imported by `import torch`, in programs that may
+never use the device.
+"""
 
 import os
+import re
+import sys
+import warnings
 
 FALLBACK_MODES = ("warn", "silent", "error")
 
 
+def tell(message: str) -> None:
+    """A warning that raises nothing, not even where warnings are made errors."""
+    try:
+        warnings.warn(f"webgpu_backend: {message}", stacklevel=2)
+    except Warning as warning:
+        print(warning, file=sys.stderr)
+
+
 def _choice(name: str, allowed: tuple[str, ...], default: str) -> str:
-    value = os.environ.get(name, default).strip().lower() or default
-    if value not in allowed:
-        raise ValueError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
-    return value
+    value = os.environ.get(name, "").strip().lower() or default
+    if value in allowed:
+        return value
+    given = ", ".join(a for a in allowed if a)
+    tell(f"{name}={os.environ[name]!r} is none of {given}; {repr(default) if default else 'nothing'} is taken instead")
+    return default
 
 
 def _flag(name: str) -> bool:
-    return os.environ.get(name, "").strip().lower() in ("1", "true", "yes", "on")
+    value = os.environ.get(name, "").strip().lower()
+    if value not in ("", "0", "false", "no", "off", "1", "true", "yes", "on"):
+        tell(f"{name}={os.environ[name]!r} is neither 1 nor 0; 0 is taken instead")
+    return value in ("1", "true", "yes", "on")
+
+
+def _size(name: str) -> int:
+    """Bytes, or kibibytes and so on with a suffix."""
+    value = os.environ.get(name, "").strip().lower()
+    if not value:
+        return 0
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", value)
+    if found is None:
+        tell(
+            f"{name}={os.environ[name]!r} is no size: a number of bytes, or one with a suffix as in 512M or 1.5GiB, is "
+            "expected; no limit is taken instead"
+        )
+        return 0
+    return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
 
 
 FALLBACK: str = _choice("WEBGPU_FALLBACK", FALLBACK_MODES, "warn")
@@ -28,7 +63,7 @@ BASELINE: bool = _flag("WEBGPU_BASELINE")
 CLASS: str = _choice("WEBGPU_CLASS", ("", "gpu", "cpu"), "")
 """Overrides the class whose kernel variants are used: the ones for GPUs can be tested on a software adapter."""
 
-MEMORY_LIMIT: int = int(os.environ.get("WEBGPU_MEMORY_LIMIT", "0") or "0")
+MEMORY_LIMIT: int = _size("WEBGPU_MEMORY_LIMIT")
 """Bytes of device memory this process may take; 0 leaves it to the driver."""
 
 TUNING: str = os.environ.get("WEBGPU_TUNING", "").strip()
@@ -40,5 +75,5 @@ SWITCHES: dict[str, str] = {
     "WEBGPU_BASELINE": "1: default WebGPU limits and no optional features",
     "WEBGPU_CLASS": "gpu or cpu: use that class's kernel variants, whatever the adapter is",
     "WEBGPU_TUNING": "file of tuning rows for matrix products, made by `python -m benchmarks.tune`",
-    "WEBGPU_MEMORY_LIMIT": "bytes of device memory this process may take",
+    "WEBGPU_MEMORY_LIMIT": "device memory this process may take, in bytes or as in 512M, 4G, 1.5GiB",
 }

@@ -8,7 +8,7 @@ from torch import nn
 
 import webgpu_backend
 from tests import needs
-from webgpu_backend.frontend.graphs import compile as compiled_backend
+from webgpu_backend.frontend.graphs import backend as compiled_backend
 from webgpu_backend.ops.attention import sdpa
 from webgpu_backend.ops.table import POINTWISE
 from webgpu_backend.plan.graphs import planned_graph

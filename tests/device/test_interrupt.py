@@ -115,7 +115,7 @@ HOOKS = """
     try:
         (x * 2).sum().backward()
     except KeyboardInterrupt:
-        print(x.grad.tolist(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        print(x.grad, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 """
 
 
@@ -131,4 +131,4 @@ def test_an_interrupt_at_any_call():
 
 def test_exceptions_and_interrupts_in_hooks():
     """Of gradients: guards in torch ask Python for the device while the exception passes."""
-    assert run(HOOKS) == "[2.0, 2.0, 2.0] True\n"
+    assert run(HOOKS) == "None True\n"

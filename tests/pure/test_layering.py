@@ -239,9 +239,7 @@ def test_the_reader_of_tables(tmp_path):
 
 LONGEST = 60  # lines of a function, unless its first line says why it is `in one piece`
 # functions that are longer, without such a line, and what is to become of them
-LONG_YET: dict[str, str] = {
-    "frontend/dispatch/registration.py: _pointwise_kernel": "becomes one of the short forms of plan/",
-}
+LONG_YET: dict[str, str] = {}
 
 
 def long_functions(text: str) -> set[str]:

@@ -1,23 +1,25 @@
-"""Where torch and the device meet: registration, views, fallback, the `torch.webgpu` module."""
+"""Where torch and the device meet: registration, views, fallback, the `torch.webgpu` module.
 
-import importlib
-import pkgutil
+`install` is what `import torch` waits for: the device's name, its module and one function for all operators. The first
+operator that needs more has `first_use` import the operators and register every one of them.
+"""
+
+from ..runtime import collection
 
 
+@collection.put_off()
 def install() -> None:
-    """Registers the device and the operator table. Touches no adapter: that waits for the first tensor."""
-    from .. import ops
-    from .device import module, storage
-    from .dispatch import registration
-    from .integrations import distributed, float64, optimizers, packages
+    """Registers the device. Touches no adapter and imports no operator: both wait for the first tensor."""
+    import torch  # noqa: F401
 
-    for found in pkgutil.walk_packages(ops.__path__, f"{ops.__name__}."):
-        importlib.import_module(found.name)
+    from . import importing, patches
+
+    patches.require()  # before the modules that take what it names
+
+    from .device import module
+    from .dispatch import entrance
+
     module.register()
-    storage.patch_storage()
-    storage.patch_dlpack()
-    float64.patch()
-    optimizers.patch()
-    packages.patch()
-    registration.register()
-    distributed.register()
+    patches.apply(patches.IMPORT)
+    entrance.register()
+    importing.watch(patches.modules(), patches.apply)

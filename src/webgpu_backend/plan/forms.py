@@ -101,12 +101,13 @@ _waiting: dict[Callable, tuple[Pattern, tuple]] = {}
 
 def _written(form: Callable, operator) -> Callable:
     """The form with its code."""
-    found = _waiting.pop(form, None)
+    found = _waiting.get(form)
     if found is not None:  # no other thread was quicker
         pattern, defaults = found
         made = _factory(pattern)(operator, operator.plans, defaults)
         form.__defaults__, form.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
         form.__code__ = made.__code__
+        _waiting.pop(form, None)  # last: an exception before this (Control-C) leaves the form to be written
     return form
 
 

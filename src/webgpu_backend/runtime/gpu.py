@@ -6,6 +6,7 @@ from threading import RLock
 from typing import Any
 
 from ..program import Caps
+from . import collection
 
 SOFTWARE_POOL = 256 << 20  # bytes of free blocks; a software adapter's memory is the machine's, which others need too
 on_caps: list = []  # called with the capabilities when they are known, and when they change
@@ -69,7 +70,8 @@ def gpu() -> Gpu:
         raise RuntimeError(_FORKED)
     with _lock:
         if _gpu is None:
-            _gpu = Gpu()
+            with collection.put_off():
+                _gpu = Gpu()
     return _gpu
 
 

@@ -5,10 +5,8 @@ from contextlib import contextmanager
 from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import error_handler
 
-from .ctypes_of_wgpu import quicken
 from .errors import DeviceError, DeviceLost, OutOfMemory
 
-quicken(ffi)
 NULL = ffi.NULL
 
 

@@ -1,10 +1,9 @@
 """`torch.webgpu`: the device module, its hooks and its guard."""
 
 import os
-import signal
-import threading
 import types
-from functools import wraps
+from functools import cache
+from importlib import import_module
 
 import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
@@ -13,7 +12,8 @@ from ... import tensor as T
 from ...plan import run as plan_run
 from ...runtime import gpu as runtime
 from ...runtime.gpu import gpu
-from . import profiler, rng, shader, streams
+from . import rng, streams
+from .guard import Guard
 
 
 def _index(device) -> int:
@@ -34,8 +34,11 @@ def _index(device) -> int:
 
 def is_available() -> bool:
     """An adapter is there. Creates no device."""
-    if runtime.is_initialized():
-        return True
+    return runtime.is_initialized() or _adapter_found()
+
+
+@cache
+def _adapter_found() -> bool:
     from ...runtime import adapters
 
     return bool(adapters.enumerate_adapters())
@@ -50,7 +53,8 @@ def init() -> None:
 
 
 def device_count() -> int:
-    return 1
+    """1, or 0 without an adapter."""
+    return int(is_available())
 
 
 def current_device() -> int:
@@ -237,33 +241,17 @@ class _Hooks(torch._C._acc.PrivateUse1Hooks):
         return True
 
 
-_KIND = torch._C._autograd.DeviceType.PrivateUse1
+def compile_shader(source: str, *, trusted: bool = False):
+    from .shader import compile_shader
+
+    return compile_shader(source, trusted=trusted)
 
 
-_NOTHING = iter(frozenset())
-_raised: list[BaseException] = []  # by a hook of autograd, until the engine has returned
-
-
-def _type():
-    """The kind of device, asked for up to twelve times in a gradient: also by guards that a hook's exception unwinds,
-    while it is still set. What is raised to a guard ends the process, so it is taken here, by the one statement that
-    looks for it at no cost, a loop over nothing, and run_backward raises it."""
-    try:
-        for _ in _NOTHING:
-            pass
-    except BaseException as error:
-        _raised[:] = [error]
-    return _KIND
-
-
-class _Guard(torch._C._acc.DeviceGuard):
-    type_ = _type
-
-
-def _guard() -> _Guard:
-    guard = _Guard()
-    guard.type_ = _type  # found in the object itself: nothing is bound, which would fail while an exception is set
-    return guard
+def __getattr__(name: str):
+    """`torch.webgpu.profiler`, imported by those who use it."""
+    if name == "profiler":
+        return import_module(f"{__package__}.profiler")
+    raise AttributeError(f"module 'torch.webgpu' has no attribute {name!r}")
 
 
 _PUBLIC = (
@@ -271,109 +259,25 @@ _PUBLIC = (
     get_device_properties, get_device_capability, synchronize, memory_allocated, max_memory_allocated,
     memory_reserved, max_memory_reserved, reset_peak_memory_stats, reset_accumulated_memory_stats, memory_stats,
     memory_summary, empty_cache, mem_get_info, _is_in_bad_fork, _lazy_init, get_amp_supported_dtype, is_bf16_supported,
+    compile_shader, __getattr__,
 )  # fmt: skip
 
 
 def module() -> types.ModuleType:
     m = types.ModuleType("torch.webgpu", __doc__)
-    for item in _PUBLIC:
-        setattr(m, item.__name__, item)
-    m._initialized = True  # asked by checkpointing, which then keeps the random state
-    m.compile_shader = shader.compile_shader
-    m.profiler = profiler
-    streams.install(m)
-    rng.install(m)
+    m.__dict__.update({item.__name__: item for item in _PUBLIC}, **streams.PUBLIC, **rng.PUBLIC)
+    m.__dict__["_initialized"] = True  # asked by checkpointing, which then keeps the random state
     return m
 
 
-def register() -> types.ModuleType:
+def register() -> None:
     """Makes `webgpu` a device type of this process."""
-    m = module()
-    _setup_privateuseone_for_python_backend(T.NAME, backend_module=m, hook=_Hooks(), device_guard=_guard())
+    _setup_privateuseone_for_python_backend(T.NAME, backend_module=module(), hook=_Hooks(), device_guard=Guard())
     T.DEVICE = torch.device(T.NAME, 0)
-    _patch_accelerator()
-    _patch_backward()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
-    return m
 
 
 def _after_fork() -> None:
     T.disconnect()
     plan_run.disconnect()
-
-
-def _patch_backward() -> None:
-    """Gradients are computed on the thread that asks for them: torch's engine hands an accelerator's nodes to a thread
-    of its own and waits, and waking two threads takes longer than most operators."""
-    run = torch.autograd.graph._engine_run_backward
-    threaded, choose = torch._C._is_multithreading_enabled, torch._C._set_multithreading_enabled
-
-    @wraps(run)
-    def run_backward(outputs, *args, **kwargs):
-        if not (isinstance(outputs[0], torch.Tensor) and outputs[0].device.type == T.NAME and threaded()):
-            return _raising(run, outputs, *args, **kwargs)
-        choose(False)
-        try:
-            with _Uninterrupted():
-                return _raising(run, outputs, *args, **kwargs)
-        finally:
-            choose(True)
-
-    torch.autograd.graph._engine_run_backward = torch.autograd._engine_run_backward = run_backward
-
-
-def _raising(run, *args, **kwargs):
-    """What _type has taken is raised where the engine would have."""
-    try:
-        return run(*args, **kwargs)
-    except SystemError:
-        if not _raised:
-            raise
-        raise _raised.pop() from None
-
-
-class _Uninterrupted:
-    """Control-C waits for the end: a guard asks for its type wherever torch is, and what Python raises then ends the
-    process."""
-
-    def __enter__(self):
-        # A handler that is not Python's (None) raises nothing, and could not be put back.
-        main = threading.get_ident() == threading.main_thread().ident
-        self.waits = main and signal.getsignal(signal.SIGINT) is not None
-        if self.waits:
-            self.seen = None
-            self.handler = signal.signal(signal.SIGINT, self.note)
-
-    def note(self, *seen):
-        self.seen = seen
-
-    def __exit__(self, *_):
-        if self.waits:
-            signal.signal(signal.SIGINT, self.handler)
-            if self.seen and callable(self.handler):
-                self.handler(*self.seen)
-
-
-def _patch_accelerator() -> None:
-    """torch.accelerator asks C++ hooks that a Python backend cannot supply."""
-    accelerator = torch.accelerator
-    memory = accelerator.memory
-    accelerator.synchronize = lambda device=None, /: synchronize(device)
-    accelerator.get_device_capability = lambda device=None, /: get_device_capability(device)
-    accelerator.set_device_index = lambda device, /: set_device(device)
-    for name, call in (
-        ("empty_cache", empty_cache),
-        ("memory_stats", lambda device=None, /: memory_stats()),
-        ("memory_allocated", lambda device=None, /: memory_allocated()),
-        ("max_memory_allocated", lambda device=None, /: max_memory_allocated()),
-        ("memory_reserved", lambda device=None, /: memory_reserved()),
-        ("max_memory_reserved", lambda device=None, /: max_memory_reserved()),
-        ("reset_peak_memory_stats", lambda device=None, /: reset_peak_memory_stats()),
-        ("reset_accumulated_memory_stats", lambda device=None, /: reset_accumulated_memory_stats()),
-        ("empty_host_cache", lambda: None),  # there is no pinned memory to keep
-        ("get_memory_info", lambda device=None, /: mem_get_info()),
-    ):
-        for place in (accelerator, memory):
-            if hasattr(place, name):
-                setattr(place, name, call)

@@ -110,15 +110,9 @@ def manual_seed(seed: int) -> None:
     default_generator.manual_seed(seed)
 
 
-manual_seed_all = manual_seed
-
-
 def seed() -> None:
     """Seeds the device's generator with a random number."""
     default_generator.seed()
-
-
-seed_all = seed
 
 
 def initial_seed() -> int:
@@ -147,14 +141,14 @@ def fork_rng(devices=None, enabled: bool = True):
     return torch.random.fork_rng([0] if devices is None else devices, enabled, device_type=T.NAME)
 
 
-NAMES = (
-    "default_generators", "manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed", "get_rng_state",
-    "set_rng_state", "get_rng_state_all", "set_rng_state_all", "fork_rng",
-)  # fmt: skip
+PUBLIC = {
+    each.__name__: each
+    for each in (
+        manual_seed, seed, initial_seed, get_rng_state, set_rng_state, get_rng_state_all, set_rng_state_all, fork_rng,
+    )
+} | {"default_generators": default_generators, "manual_seed_all": manual_seed, "seed_all": seed}  # fmt: skip
 
 
-def install(module) -> None:
-    """Puts the seed functions on `torch.webgpu` and the device's generators behind `torch.Generator`."""
-    for name in NAMES:
-        setattr(module, name, globals()[name])
-    torch.Generator = by_device(_Base, _make)
+def generator(base: type) -> type:
+    """In the place of torch.Generator: ours for our device."""
+    return by_device(base, _make)

@@ -1,107 +1,30 @@
-"""Views, storages and sizes: metadata only, no kernel runs here."""
+"""Storages of the device: what torch answers in C++ for its own devices only, and crashes for others."""
 
 import ctypes
+from functools import wraps
 
 import torch
 
 from ... import tensor as T
-from ...kernels.layout import contiguous_strides
-from ...ops.shape.creation import check_made
-from ...ops.table import custom
-from ...plan.run import planning_here
-
-aten = torch.ops.aten
-_CPU = torch._C.DispatchKey.CPU
-
-
-def _dtype(dtype):
-    return torch.get_default_dtype() if dtype is None else dtype
-
-
-def strides_for(sizes, memory_format) -> tuple[int, ...]:
-    if memory_format in (None, torch.contiguous_format, torch.preserve_format):
-        return contiguous_strides(sizes)
-    return torch.empty(sizes, device="meta", memory_format=memory_format).stride()
-
-
-def _known(tensor: torch.Tensor) -> torch.Tensor:
-    """What nobody has written, as torch wants it with deterministic algorithms: NaN, or the largest integer."""
-    if not (torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory):
-        return tensor
-    dtype = tensor.dtype
-    if dtype.is_floating_point or dtype.is_complex:
-        return tensor.fill_(torch.nan)
-    return tensor.fill_(True if dtype is torch.bool else torch.iinfo(dtype).max)
-
-
-@custom("empty.memory_format")
-def empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
-    check_made(size, layout, device)
-    return _known(T.empty(size, _dtype(dtype), strides_for(size, memory_format)))
-
-
-@custom("empty_strided")
-def empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
-    check_made((), layout, device)
-    return _known(T.empty(size, _dtype(dtype), stride))
-
-
-@custom("_efficientzerotensor")
-def efficient_zero_tensor(size, dtype=None, layout=None, device=None, pin_memory=None):
-    """torch's stand-in for a gradient of zeros has no memory; forward-mode differentiation takes real zeros as well."""
-    return T.empty(size, _dtype(dtype)).zero_()
-
-
-custom("as_strided", refuses=False)(T.as_strided)
-
-
-def _cpu_kernel(overload):
-    """torch's own CPU kernel: it touches sizes and strides only."""
-    call = overload._op_dk
-    return lambda *args, **kwargs: call(_CPU, *args, **kwargs)
-
-
-for _name in ("_reshape_alias", "unfold", "is_set_to", "view_as_real", "view_as_complex"):
-    custom(_name, planned=False)(_cpu_kernel(getattr(aten, _name).default))
-for _name in ("source_Storage", "source_Storage_storage_offset", "source_Tensor"):
-    custom(f"set_.{_name}", planned=False)(_cpu_kernel(getattr(aten.set_, _name)))
-
-
-@custom("set_", planned=False)
-def set_(self):
-    return aten.set_.source_Storage(self, T.empty((0,), self.dtype).untyped_storage())
-
-
-@custom("_has_compatible_shallow_copy_type", planned=False)
-def has_compatible_shallow_copy_type(self, other):
-    """Whether `self.data = other` may be. torch lists the backends it knows; without this, `Module.to` would make new
-    parameters, which unties shared weights and loses an optimizer made before the move."""
-    return all(x.layout is torch.strided and x.device.type in ("cpu", T.NAME) for x in (self, other))
-
-
-# -- storages
 
 _byte_count_offset: int | None = None
 
 
-def calibrate() -> None:
-    """Finds where StorageImpl keeps its byte count: torch does not forward storage resizing to Python."""
+def find_byte_count(_resize) -> str | None:
+    """Finds where StorageImpl keeps its byte count, which torch lets nobody change from Python; or says why not."""
     global _byte_count_offset
-    probe = torch.empty(123457, dtype=torch.int8)
-    storage = probe.untyped_storage()
+    storage = torch.empty(123457, dtype=torch.int8).untyped_storage()
     words = (ctypes.c_int64 * 16).from_address(storage._cdata)
     places = [i for i in range(16) if words[i] == 123457]
     if len(places) != 1:
-        raise ImportError(
-            f"webgpu_backend: torch {torch.__version__} keeps a storage's size in an unknown place; "
-            "this release of torch is not supported"
-        )
-    _byte_count_offset = places[0] * 8
+        return "a storage's size is kept in an unknown place"
     words[places[0]] = 654321
     seen = storage.nbytes()
     words[places[0]] = 123457
     if seen != 654321:
-        raise ImportError(f"webgpu_backend: cannot resize storages of torch {torch.__version__}")
+        return "a storage's size cannot be changed where it is kept"
+    _byte_count_offset = places[0] * 8
+    return None
 
 
 def resize_storage(storage: torch.UntypedStorage, nbytes: int) -> torch.UntypedStorage:
@@ -111,38 +34,20 @@ def resize_storage(storage: torch.UntypedStorage, nbytes: int) -> torch.UntypedS
     return storage
 
 
-@custom("resize_", planned=False)
-def resize_(self, size, memory_format=None):
-    if memory_format is None and self.shape == tuple(size):
-        return self  # as it lies: a view stays the view it is
-    if planning_here() is not None:
-        raise T.Unplannable("another size for a tensor")
-    strides = strides_for(size, memory_format)
-    storage = self.untyped_storage()
-    if 0 not in size:
-        last = self.storage_offset() + 1 + sum((s - 1) * st for s, st in zip(size, strides))
-        need, had = last * self.element_size(), storage.nbytes()
-        if had < need:
-            resize_storage(storage, need)
-            if torch.are_deterministic_algorithms_enabled():
-                whole = T.empty((0,), self.dtype).set_(storage)
-                _known(whole[had // self.element_size() :])
-    return aten.set_.source_Storage_storage_offset._op_dk(_CPU, self, storage, self.storage_offset(), size, strides)
+def resize(original):
+    @wraps(original)
+    def resize_(self, size):
+        return resize_storage(self, int(size)) if self.device.type == T.NAME else original(self, size)
+
+    return resize_
 
 
-def patch_storage() -> None:
-    """Storage calls that torch answers in C++ for its own devices only, and that crash for others."""
-    calibrate()
-    original_resize = torch.UntypedStorage.resize_
-    original_new = torch.UntypedStorage.__new__
-
-    def resize(self, size):
-        return resize_storage(self, int(size)) if self.device.type == T.NAME else original_resize(self, size)
-
-    def new(cls, *args, **kwargs):
+def new(original):
+    @wraps(original)
+    def __new__(cls, *args, **kwargs):
         device = kwargs.get("device")
         if device is None or torch.device(device).type != T.NAME:
-            return original_new(cls, *args, **kwargs)
+            return original(cls, *args, **kwargs)
         first = args[0] if args else 0
         data = None if isinstance(first, int) else torch.tensor(list(first), dtype=torch.uint8)
         tensor = T.empty((first if data is None else data.numel(),), torch.uint8)
@@ -150,42 +55,22 @@ def patch_storage() -> None:
             tensor.copy_(data)
         return tensor.untyped_storage()
 
-    torch.UntypedStorage.resize_ = resize
-    torch.UntypedStorage.__new__ = staticmethod(new)
+    return staticmethod(__new__)
 
 
-@custom("record_stream", planned=False)
-def record_stream(self, s):
-    """One queue, in order: memory is never reused too early."""
+# -- DLPack: a capsule of ours would hold a number that no other library can read as an address
 
 
-def patch_dlpack() -> None:
-    """A capsule of ours would hold a number that no other library can read as an address."""
-    original, original_device, to_dlpack = (
-        torch.Tensor.__dlpack__,
-        torch.Tensor.__dlpack_device__,
-        torch.utils.dlpack.to_dlpack,
-    )
+def unshared(original):
+    """In the place of a function that hands a tensor's memory to another library."""
 
-    def check(tensor):
+    @wraps(original)
+    def export(tensor, *args, **kwargs):
         if isinstance(tensor, torch.Tensor) and tensor.device.type == T.NAME:
             raise BufferError(
                 "webgpu: the device's memory cannot be shared through DLPack, WebGPU gives no address for it; "
                 "copy to the host first: tensor.cpu()"
             )
+        return original(tensor, *args, **kwargs)
 
-    def __dlpack__(self, *args, **kwargs):
-        check(self)
-        return original(self, *args, **kwargs)
-
-    def __dlpack_device__(self):
-        check(self)
-        return original_device(self)
-
-    def export(tensor):
-        check(tensor)
-        return to_dlpack(tensor)
-
-    torch.Tensor.__dlpack__ = __dlpack__
-    torch.Tensor.__dlpack_device__ = __dlpack_device__
-    torch.utils.dlpack.to_dlpack = torch.to_dlpack = export
+    return export

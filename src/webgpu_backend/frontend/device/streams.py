@@ -134,9 +134,14 @@ def _make_event(device=None, *, enable_timing=False, blocking=False, interproces
     return Event(enable_timing, blocking, interprocess)
 
 
-def install(module) -> None:
-    for item in (Stream, Event, current_stream, default_stream, stream):
-        setattr(module, item.__name__, item)
-    torch.Stream = by_device(_BaseStream, _make_stream)
-    torch.Event = by_device(_BaseEvent, _make_event)
-    torch.accelerator.current_stream = lambda device=None, /: current_stream()
+PUBLIC = {each.__name__: each for each in (Stream, Event, current_stream, default_stream, stream)}
+
+
+def stream_class(base: type) -> type:
+    """In the place of torch.Stream."""
+    return by_device(base, _make_stream)
+
+
+def event_class(base: type) -> type:
+    """In the place of torch.Event."""
+    return by_device(base, _make_event)

@@ -2,6 +2,7 @@
 rules. Those are torch's own (`ATen/autocast_mode.h`), which its C++ backends get from macros."""
 
 import weakref
+from functools import wraps
 
 import torch
 
@@ -48,7 +49,10 @@ def _cast(x, dtype: torch.dtype):
     return result
 
 
-def _clear(original):
+def clear_cache(original):
+    """In the place of torch.clear_autocast_cache."""
+
+    @wraps(original)
     def clear_autocast_cache():
         _cache.clear()
         original()
@@ -127,4 +131,3 @@ def register(library: torch.library.Library) -> None:
     library.impl(aten.norm.Scalar, _norm, "AutocastPrivateUse1")
     library.impl(aten.norm.ScalarOpt_dim, _norm_dim, "AutocastPrivateUse1")
     library.impl(aten.binary_cross_entropy.default, _banned, "AutocastPrivateUse1")
-    torch.clear_autocast_cache = _clear(torch.clear_autocast_cache)

@@ -2,7 +2,6 @@
 
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import contextmanager
 from functools import cache
@@ -16,10 +15,9 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...ops.random.streams import DEFAULT, STREAMS
 from ..device.rng import cpu_twin
+from . import counts
 
 aten = torch.ops.aten
-_counts: Counter[str] = Counter()
-_decomposed: Counter[str] = Counter()
 _warned: set[str] = set()
 _active = threading.local()
 mode = env.FALLBACK
@@ -27,21 +25,6 @@ _permitted: frozenset[str] = frozenset()  # may use the CPU, whatever the mode
 
 # Decompositions that are wrong for this device, or slower than what they replace.
 DENIED: set[str] = set()
-
-
-def fallbacks() -> dict[str, int]:
-    """CPU fallbacks since the last reset, by aten name."""
-    return dict(_counts)
-
-
-def decompositions() -> dict[str, int]:
-    """Operators that ran through a decomposition, by aten name."""
-    return dict(_decomposed)
-
-
-def reset_fallbacks() -> None:
-    _counts.clear()
-    _decomposed.clear()
 
 
 @contextmanager
@@ -91,14 +74,14 @@ def boxed(op, *args, **kwargs):
 def _decompose(op, args, kwargs):
     name = op.name()
     functional = _functional_of(op)
-    if functional is not None and _native(functional):
+    if functional is not None and native(functional):
         return _through_functional(op, functional, args, kwargs)
     if name not in DENIED:
         found = decomposition_table.get(op)
         if found is not None:
             result = found(*args, **kwargs)
             if result is not NotImplemented:
-                _decomposed[name] += 1
+                counts.decomposed[name] += 1
                 return result
     if functional is not None:
         return _through_functional(op, functional, args, kwargs)
@@ -106,7 +89,7 @@ def _decompose(op, args, kwargs):
 
 
 @cache
-def _native(op) -> bool:
+def native(op) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "PrivateUse1")
 
 
@@ -221,7 +204,7 @@ def on_cpu(op, *args, **kwargs):
             f"webgpu: {name} has no device kernel for {_describe(args, kwargs)} and WEBGPU_FALLBACK=error forbids "
             "the CPU"
         )
-    _counts[name] += 1
+    counts.on_the_cpu[name] += 1
     if mode == "warn" and name not in _warned:
         _warned.add(name)
         warnings.warn(

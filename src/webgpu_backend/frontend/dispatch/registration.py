@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial
 
 import torch
 from torch.autograd import forward_ad
@@ -10,10 +10,10 @@ from torch.autograd import forward_ad
 from ...dtypes import Unsupported
 from ...ops.pointwise.elementwise import Calls, Elementwise, runner
 from ...ops.table import CHOICES, COMPLETE, CUSTOM, POINTWISE, TRACED, Choice, Custom, Pointwise
-from ...plan import Operator, cache
+from ...plan import Operator
 from ...plan.forms import pattern_of, short_form
 from ...runtime.errors import BindingTooLarge
-from ..graphs import compile as compiled
+from ..graphs import backend
 from . import autocast, fallback, oversize, sparse
 
 aten = torch.ops.aten
@@ -21,95 +21,37 @@ _libraries: list[torch.library.Library] = []
 
 
 def register() -> None:
+    """The whole table. What makes tensors out of nothing comes last: no other thread has a tensor of the device before
+    everything that may be done with one is registered."""
     library = torch.library.Library("aten", "IMPL")
-    rest = torch.library.Library("_", "IMPL")
-    _libraries.extend((library, rest))
+    _libraries.append(library)
     for function in COMPLETE:
         function()
     for entry in POINTWISE.values():
         register_pointwise(library, entry)
     for choice in CHOICES:
         register_choice(library, choice)
-    for entry in CUSTOM.values():
-        register_custom(library, entry)
-    rest.fallback(fallback.boxed, "PrivateUse1")
-    rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     autocast.register(library)
-    for key, kind in (
-        ("SparsePrivateUse1", "sparse"),
-        ("SparseCsrPrivateUse1", "compressed sparse"),
-        ("NestedTensorPrivateUse1", "nested (strided layout)"),
-    ):
-        rest.fallback(_refused(kind), key)
     sparse.register(library)
-    _patch_forward_mode()
-    _patch_world()
-    # The DataLoader pins what it loads; memory that a driver has pinned is nothing WebGPU offers, a copy is.
-    library.impl("_pin_memory", lambda self, device=None: self.clone(), "CPU")
     # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
     for key in ("Conjugate", "Negative"):
         for name in ("_copy_from", "_copy_from_and_resize"):
             library.impl(name, torch.library.fallthrough_kernel, key)
-
-
-def _patch_world() -> None:
-    """Plans depend on two settings that no call shows: where they change, the plans in use change."""
-    for name, fact in (
-        ("_set_default_dtype", "default_dtype"),
-        ("_set_deterministic_algorithms", "deterministic"),
-        ("_set_deterministic_fill_uninitialized_memory", "filled"),
-    ):
-        setattr(torch._C, name, _told(getattr(torch._C, name), fact))
-    cache.change(
-        default_dtype=torch.get_default_dtype(),
-        deterministic=torch.are_deterministic_algorithms_enabled(),
-        filled=torch.utils.deterministic.fill_uninitialized_memory,
-    )
-
-
-def _told(setter, fact: str):
-    @wraps(setter)
-    def set_(value, *rest, **named):
-        setter(value, *rest, **named)
-        cache.change(**{fact: value})
-
-    return set_
-
-
-def _patch_forward_mode() -> None:
-    """While tangents are carried along, linear is torch's composite: its own formula has none."""
-    enter, leave = forward_ad.enter_dual_level, forward_ad.exit_dual_level
-    registered: list[torch.library.Library] = []
-
-    @wraps(enter)
-    def enter_dual_level():
-        level = enter()
-        if not registered:
-            registered.append(torch.library.Library("aten", "IMPL"))
-            registered[0].impl("linear", aten.linear.default.decompose, "AutogradPrivateUse1")
-        return level
-
-    @wraps(leave)
-    def exit_dual_level(*, level=None):
-        leave(level=level)
-        if forward_ad._current_level < 0:
-            registered.pop()._destroy()
-
-    forward_ad.enter_dual_level, forward_ad.exit_dual_level = enter_dual_level, exit_dual_level
-
-
-def _refused(kind: str):
-    def kernel(op, *args, **kwargs):
-        raise sparse.refusal(kind, op.name())
-
-    return kernel
+    makers = []
+    for entry in CUSTOM.values():
+        overload = overload_named(entry.overload)
+        if any("Tensor" in str(a.type) for a in overload._schema.arguments):
+            register_custom(library, entry, overload)
+        else:
+            makers.append((entry, overload))
+    for entry, overload in makers:
+        register_custom(library, entry, overload)
 
 
 _MARKED = {"": "", "resolve": "resolved", "direct": "odd"}
 
 
-def register_custom(library: torch.library.Library, entry: Custom) -> None:
-    overload = overload_named(entry.overload)
+def register_custom(library: torch.library.Library, entry: Custom, overload) -> None:
     composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
     if not entry.planned:
         guard = _guarded_composite if composite or entry.key != "PrivateUse1" else _guarded
@@ -169,7 +111,7 @@ def _guarded_composite(overload, call):
             if composite and (forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()):
                 raise Unsupported("webgpu: tangents and transforms go through what torch knows")
             if composite and any([x.__class__ not in _PLAIN and _dispatches(x) for x in args]):
-                if traced is not None and compiled.tracing:
+                if traced is not None and backend.tracing:
                     return traced(*args, **kwargs)
                 raise Unsupported("webgpu: a graph is made of what torch knows")
             return call(*args, **kwargs)
@@ -244,30 +186,48 @@ def _choice_kernel(choice: Choice, overload, outs: list[str], inplace: bool):
 def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
     """A kernel for one overload, or None where its arguments are not the entry's."""
     spec = entry.spec
-    arguments = overload._schema.arguments
     outs, inplace = _writes(overload)
-    named = [a for a in arguments if a.name not in outs]
-    inputs = [a.name for a in named if a.name not in spec.scalars][: len(spec.inputs)]
+    named = [a for a in overload._schema.arguments if a.name not in outs]
+    if not _are_those_of(spec, named) or str(overload._schema.returns[0].type) != "Tensor":
+        return None
+    scalars = {a.name: a.default_value for a in named if a.name in spec.scalars and a.has_default_value()}
+    plain = _without_scalars(entry, scalars)
+    refused = partial(fallback.boxed, overload)
+    kernel = _any_arguments(run, plain, entry, named, outs, inplace, refused)
+    if outs or str(named[0].type) != "Tensor":
+        return kernel
+    if plain is not None:
+        return Calls(plain, inplace, refused, kernel).form("t" * len(spec.inputs))
+    if entry.check is not None or not _in_order(spec, named):
+        return kernel
+    kinds = "".join(["t" if str(a.type) == "Tensor" else "p" for a in named])
+    names = tuple([a.name for a in named if a.kwarg_only])
+    given = tuple([a.default_value for a in named[-_trailing(named) :]]) if _trailing(named) else ()
+    return Calls(run, inplace, refused).form(kinds, names, given)
+
+
+def _are_those_of(spec, named: list) -> bool:
+    """Whether these arguments, out= aside, are an expression's inputs and scalars."""
     scalars = [a for a in named if a.name in spec.scalars]
-    if len(inputs) != len(spec.inputs) or len(named) != len(inputs) + len(spec.scalars):
-        return None
-    if len(scalars) != len(spec.scalars):
-        return None
-    if not any(str(a.type) == "Tensor" for a in named):
-        return None
-    if str(overload._schema.returns[0].type) != "Tensor":
-        return None
+    if len(scalars) != len(spec.scalars) or len(named) - len(scalars) != len(spec.inputs):
+        return False
+    return any(str(a.type) == "Tensor" for a in named)
+
+
+def _in_order(spec, named: list) -> bool:
+    """Inputs first, then the scalars as the expression names them."""
+    return [a.name for a in named[len(spec.inputs) :]] == list(spec.scalars)
+
+
+def _any_arguments(run, plain, entry: Pointwise, named: list, outs: list[str], inplace: bool, refused):
+    """The kernel that takes an overload's arguments in any form. `plain` runs where the scalars are the defaults."""
+    spec, check = entry.spec, entry.check
     order = [a.name for a in named]
     defaults = [a.default_value if a.has_default_value() else None for a in named]
-    simple = order == inputs + list(spec.scalars)
-    n_in, n_all = len(inputs), len(order)
-    check = entry.check
-    plain = _without_scalars(entry, {a.name: a.default_value for a in scalars if a.has_default_value()})
-
-    refused = partial(fallback.boxed, overload)
+    inputs = [n for n in order if n not in spec.scalars]
+    simple, n_in, n_all = _in_order(spec, named), len(inputs), len(order)
 
     def kernel(*args, **kwargs):
-        """Any of the overload's arguments."""
         try:
             targets = tuple([kwargs.pop(n) for n in outs]) if outs else ()
             values = list(args)
@@ -294,16 +254,7 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
                 kwargs.update(zip(outs, targets))
             return refused(*args, **kwargs)
 
-    if outs or str(named[0].type) != "Tensor":
-        return kernel
-    if plain is not None:
-        return Calls(plain, inplace, refused, kernel).form("t" * n_in)
-    if check is not None or not simple:
-        return kernel
-    kinds = "".join(["t" if str(a.type) == "Tensor" else "p" for a in named])
-    names = tuple([a.name for a in named if a.kwarg_only])
-    given = tuple([a.default_value for a in named[-_trailing(named) :]]) if _trailing(named) else ()
-    return Calls(run, inplace, refused).form(kinds, names, given)
+    return kernel
 
 
 def _trailing(arguments) -> int:

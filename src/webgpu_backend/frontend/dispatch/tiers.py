@@ -3,6 +3,7 @@
 import torch
 from torch._decomp import decomposition_table
 
+from .. import first_use
 from .fallback import DENIED, _functional_of
 
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
@@ -10,6 +11,7 @@ _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "Composi
 
 def tiers() -> dict[str, str]:
     """aten overload name -> native, composite (torch's own kernel made of other operators), decomposition, fallback."""
+    first_use.complete()
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     found: dict[str, str] = {}
     for full in torch._C._dispatch_get_all_op_names():

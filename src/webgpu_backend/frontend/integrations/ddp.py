@@ -60,27 +60,27 @@ class _Watch:
                 p.grad = kept
 
 
-def register() -> None:
-    from torch.nn.parallel import DistributedDataParallel as Parallel
-
-    make, run = Parallel.__init__, Parallel._run_ddp_forward
-
-    @wraps(make)
-    def init(self, module, *args, find_unused_parameters=False, static_graph=False, **kwargs):
+def init(original):
+    @wraps(original)
+    def __init__(self, module, *args, find_unused_parameters=False, static_graph=False, **kwargs):
         ours = any(p.device.type == T.NAME for p in module.parameters() if p.requires_grad)
         wanted = ours and (find_unused_parameters or static_graph)
         if not wanted:
             kwargs |= {"find_unused_parameters": find_unused_parameters, "static_graph": static_graph}
-        make(self, module, *args, **kwargs)
+        original(self, module, *args, **kwargs)
         if wanted:
             skipped = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
             named = module.named_parameters()
             parameters = [p for name, p in named if p.requires_grad and name not in skipped]
             self._webgpu_watch = _Watch(parameters, self.process_group)
 
-    @wraps(run)
-    def forward(self, *inputs, **kwargs):
-        output = run(self, *inputs, **kwargs)
+    return __init__
+
+
+def forward(original):
+    @wraps(original)
+    def _run_ddp_forward(self, *inputs, **kwargs):
+        output = original(self, *inputs, **kwargs)
         watch = getattr(self, "_webgpu_watch", None)
         if watch is None or not torch.is_grad_enabled() or not self.require_backward_grad_sync:
             return output
@@ -91,4 +91,4 @@ def register() -> None:
             leaves[i] = tensor
         return tree_unflatten(leaves, structure)
 
-    Parallel.__init__, Parallel._run_ddp_forward = init, forward
+    return _run_ddp_forward

@@ -5,12 +5,12 @@ call the same operator on the CPU, and copy what it has written back to the devi
 """
 
 import warnings
+from functools import wraps
 
 import torch
 from torch.utils._pytree import tree_map
 
 from ... import tensor as T
-from . import ddp
 
 # What each operator writes; what it only reads needs no way back.
 WRITTEN = {
@@ -89,6 +89,7 @@ def _implementation(name: str):
 
 
 def register() -> None:
+    """The collectives' kernels."""
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
         return
     library = torch.library.Library("c10d", "IMPL")
@@ -99,16 +100,28 @@ def register() -> None:
             if hasattr(torch.ops.c10d, name):
                 library.impl(name, _implementation(name), "PrivateUse1")
     _library.append(library)
-    # A group made with "gloo" then says that it serves the device; one that names no backend gets it for both.
-    torch.distributed.Backend.backend_capability["gloo"].append(T.NAME)
-    torch.distributed.Backend.default_device_backend_map[T.NAME] = "gloo"
-    config = torch.distributed.distributed_c10d.BackendConfig
-    make = config.__init__
 
-    def init(self, backend):
-        make(self, backend)
+
+# -- in c10d's lists of backends
+
+
+def capability(original: dict) -> dict:
+    """A group made with "gloo" says that it serves the device."""
+    return {**original, "gloo": [*original.get("gloo", ()), T.NAME]}
+
+
+def default_backend(original: dict) -> dict:
+    """A group that names no backend gets gloo for the device."""
+    return {**original, T.NAME: "gloo"}
+
+
+def backend_config(original):
+    """A group made for the device serves the CPU too."""
+
+    @wraps(original)
+    def __init__(self, backend):
+        original(self, backend)
         if set(self.device_backend_map) == {T.NAME}:
             self.device_backend_map = {"cpu": self.device_backend_map[T.NAME], **self.device_backend_map}
 
-    config.__init__ = init
-    ddp.register()
+    return __init__

@@ -1,7 +1,8 @@
 """Where torch's Python code takes a float64 for granted: printing, and the gradient scaler."""
 
+from functools import wraps
+
 import torch
-from torch import _tensor_str
 
 from ... import tensor as T
 from ...runtime.gpu import gpu
@@ -16,19 +17,18 @@ class _Single(torch.Tensor):
         return self
 
 
-def _print_on_the_host() -> None:
+def formatter(original):
     """The formatter looks at elements one by one, and at float64: both belong on the host."""
-    original = _tensor_str._Formatter.__init__
 
-    def init(self, tensor):
+    @wraps(original)
+    def __init__(self, tensor):
         original(self, tensor.cpu() if tensor.device.type == T.NAME else tensor)
 
-    _tensor_str._Formatter.__init__ = init
+    return __init__
 
 
-def _unscale_in_single() -> None:
-    original = torch.amp.GradScaler.unscale_
-
+def unscale(original):
+    @wraps(original)
     def unscale_(self, optimizer):
         scale = getattr(self, "_scale", None)  # a disabled scaler has none
         if scale is None or scale.device.type != T.NAME or gpu().caps.f64:
@@ -39,9 +39,4 @@ def _unscale_in_single() -> None:
         finally:
             self._scale = scale
 
-    torch.amp.GradScaler.unscale_ = unscale_
-
-
-def patch() -> None:
-    _print_on_the_host()
-    _unscale_in_single()
+    return unscale_

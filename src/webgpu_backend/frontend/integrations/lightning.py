@@ -1,15 +1,19 @@
 """Lightning's `Trainer(accelerator="webgpu")`: an accelerator in its registry, and its single-device strategy.
 
-Called with Lightning's own modules as they are imported (`packages`), under either of its names.
+Called as Lightning's own modules are imported, under either of its names.
 """
+
+import sys
+from functools import wraps
 
 import torch
 
 from ... import tensor as T
-from ..device import module as ours
+from ..device import module as webgpu
+from . import packages
 
 
-def register(module) -> None:
+def register(module):
     """Into the registry that `lightning.pytorch.accelerators` makes."""
 
     class WebGPUAccelerator(module.Accelerator):
@@ -18,10 +22,10 @@ def register(module) -> None:
                 raise ValueError(f"Device should be {T.NAME}, got {device} instead.")
 
         def teardown(self):
-            ours.empty_cache()
+            webgpu.empty_cache()
 
         def get_device_stats(self, device):
-            return ours.memory_stats(device)
+            return webgpu.memory_stats(device)
 
         @staticmethod
         def parse_devices(devices):
@@ -39,46 +43,50 @@ def register(module) -> None:
 
         @staticmethod
         def is_available():
-            return ours.is_available()
+            return webgpu.is_available()
 
         @staticmethod
         def name():
             return T.NAME
 
-    module.WebGPUAccelerator = WebGPUAccelerator
     module.AcceleratorRegistry.register(T.NAME, WebGPUAccelerator, description="WebGPU, through webgpu_backend")
+    return module
 
 
-def connect(module, chosen) -> None:
-    """What the Trainer decides for accelerators it does not know is the CPU, and CUDA's autocast.
+# -- what the Trainer decides for accelerators it does not know: the CPU, and CUDA's autocast
 
-    `chosen()` tells whether the device is to be taken where the script leaves the choice.
-    """
-    connector = module._AcceleratorConnector
-    strategy, precision, auto = (
-        connector._choose_strategy,
-        connector._check_and_init_precision,
-        connector._choose_auto_accelerator,
-    )
 
-    def is_it(self):
-        return getattr(self.accelerator, "name", lambda: None)() == T.NAME
+def _is_it(connector) -> bool:
+    return getattr(connector.accelerator, "name", lambda: None)() == T.NAME
 
-    def choose_strategy(self):
-        if is_it(self) and self._num_nodes_flag == 1:
-            return module.SingleDeviceStrategy(device=self._parallel_devices[0])
-        return strategy(self)
 
-    def check_and_init_precision(self):
+def choose_strategy(original):
+    @wraps(original)
+    def _choose_strategy(self):
+        if _is_it(self) and self._num_nodes_flag == 1:
+            return sys.modules[original.__module__].SingleDeviceStrategy(device=self._parallel_devices[0])
+        return original(self)
+
+    return _choose_strategy
+
+
+def init_precision(original):
+    @wraps(original)
+    def _check_and_init_precision(self):
         mixed = self._precision_flag in ("16-mixed", "bf16-mixed") and self._precision_plugin_flag is None
-        if mixed and is_it(self):
-            return module.MixedPrecision(self._precision_flag, T.NAME)
-        return precision(self)
+        if mixed and _is_it(self):
+            return sys.modules[original.__module__].MixedPrecision(self._precision_flag, T.NAME)
+        return original(self)
 
-    def choose_auto_accelerator():
-        found = auto()
-        return T.NAME if found == "cpu" and chosen() else found
+    return _check_and_init_precision
 
-    connector._choose_strategy = choose_strategy
-    connector._check_and_init_precision = check_and_init_precision
-    connector._choose_auto_accelerator = staticmethod(choose_auto_accelerator)
+
+def choose_accelerator(original):
+    """The device is taken where the script leaves the choice, and it is a GPU."""
+
+    @wraps(original)
+    def _choose_auto_accelerator():
+        found = original()
+        return T.NAME if found == "cpu" and packages._chosen() else found
+
+    return _choose_auto_accelerator

@@ -1,12 +1,13 @@
 """`torch.compile` on the device: a graph's first call runs as written, later ones record the dispatches it made."""
 
+from functools import wraps
 from operator import attrgetter
 
 import torch
 from torch.nn import Parameter
 
 from ... import tensor as T
-from ...plan.graphs import planned_graph
+from .. import first_use
 
 tracing = False  # torch derives a graph that only this device will run
 
@@ -16,6 +17,7 @@ def compile(graph: torch.fx.GraphModule, inputs: list):
     from functorch.compile import default_partition, make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
 
+    first_use.complete()  # torch derives graphs by what is registered
     if not torch.is_grad_enabled() or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
         return replayed(graph)
 
@@ -38,6 +40,8 @@ def concerns(graph: torch.fx.GraphModule, inputs: list) -> bool:
 
 def replayed(graph: torch.fx.GraphModule):
     """The graph's function, planned by what its inputs look like."""
+    from ...plan.graphs import planned_graph
+
     constants = [attrgetter(n.target)(graph) for n in graph.graph.nodes if n.op == "get_attr"]
     constants = [c for c in constants if T.is_ours(c)]
     unused = [i for i, n in enumerate(_inputs(graph)) if not n.users]
@@ -66,3 +70,30 @@ def _plain(x):
         return x
     strides = T.meta(x.shape, None, x.dtype).strides
     return x if x.stride() == strides else T.as_strided(x, x.shape, strides)
+
+
+# -- where torch.compile finds it
+
+
+def registered(registry):
+    """By its name."""
+    registry.register_backend(compile, name=T.NAME)
+    return registry
+
+
+def untraced(trace_rules):
+    """Kernels called between two graphs are no code to compile."""
+    trace_rules.add(__package__.partition(".")[0])
+    return trace_rules
+
+
+def in_place_of_inductor(original):
+    """Inductor has no code generator for the device."""
+
+    @wraps(original)
+    def compile_fx(model_, example_inputs_, *args, **kwargs):
+        if isinstance(model_, torch.fx.GraphModule) and concerns(model_, example_inputs_):
+            return compile(model_, example_inputs_)
+        return original(model_, example_inputs_, *args, **kwargs)
+
+    return compile_fx

@@ -1,0 +1,55 @@
+"""The one function that torch calls for every operator without a kernel of ours: before the first use, all of them."""
+
+import torch
+
+from ...runtime import collection
+from .. import first_use
+
+_libraries: list[torch.library.Library] = []  # live as long as their registrations
+_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+
+
+def register() -> None:
+    boxed = torch.library.Library("_", "IMPL")
+    boxed.fallback(_dense, "PrivateUse1")
+    boxed.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    for key, kind in (
+        ("SparsePrivateUse1", "sparse"),
+        ("SparseCsrPrivateUse1", "compressed sparse"),
+        ("NestedTensorPrivateUse1", "nested (strided layout)"),
+    ):
+        boxed.fallback(_refusing(key, kind), key)
+    # The DataLoader pins what it loads; memory that a driver has pinned is nothing WebGPU offers, a copy is.
+    aten = torch.library.Library("aten", "IMPL")
+    aten.impl("_pin_memory", lambda self, device=None: self.clone(), "CPU")
+    _libraries.extend((boxed, aten))
+
+
+def _dense(op, *args, **kwargs):
+    if first_use.is_complete:
+        return _run(op, args, kwargs)
+    with collection.put_off():
+        first_use.complete()
+        from ..device.signals import Held
+
+        with Held():  # the operator opens the device, most likely: an import that is broken off cannot be repeated
+            return _run(op, args, kwargs)
+
+
+def _run(op, args, kwargs):
+    from .fallback import boxed, native
+
+    # A kernel may have been registered since torch looked for one.
+    return op(*args, **kwargs) if native(op) else boxed(op, *args, **kwargs)
+
+
+def _refusing(key: str, kind: str):
+    def kernel(op, *args, **kwargs):
+        first_use.complete()
+        if _has_kernel(op.name(), key):
+            return op(*args, **kwargs)
+        from .sparse import refusal
+
+        raise refusal(kind, op.name())
+
+    return kernel

@@ -1,0 +1,391 @@
+"""Everything of torch and of other packages that this one replaces, or relies on although it is private: one table.
+
+A row says where it is, what it must look like, what takes its place (nothing, where it is only relied on), what for,
+and with which releases that was seen. Rows are checked before anything is replaced. One that does not fit is told once
+and left as it is; a row without which there can be no device refuses the import. The code of a replacement stands where
+it belongs and is named here as `module:function` of this folder: a function from what was there to what shall be there.
+
+`tests/pure/test_patches.py` sees to it that there is nothing beside the table.
+"""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..env import tell
+
+# When a row is checked and installed: with the package, at the device's first use, or with the module that is named.
+IMPORT, SIGNALS, FIRST_USE = "import", "first use, before all else", "first use"
+
+TORCH = "torch 2.11 to 2.13"
+WGPU = "wgpu 0.32 with cffi 2.0 and 2.1"
+ACCELERATE = "accelerate 1.15"
+TRANSFORMERS = "transformers 5.22"
+SAFETENSORS = "safetensors 0.8"
+LIGHTNING = "lightning 2.6"
+
+
+class Row(NamedTuple):
+    target: str
+    """The dotted name, from a module on."""
+    expects: str
+    """`(a, b=, **c)`: a function in Python with these parameters. `takes a b`: one that has these among others.
+    `builtin`: a function in C. `class`, `property`. `has x y`: an object with these attributes. `uses x y`: a class
+    whose methods name these attributes. `module:function`: that function is called with what is there, and returns
+    what is wrong with it. Empty: that it is there."""
+    replacement: str
+    why: str
+    seen: str
+    when: str = IMPORT
+    also: tuple[str, ...] = ()
+    """Other names of the same thing."""
+    everywhere: bool = False
+    """Whoever has imported it by name gets the replacement too."""
+    needed: bool = False
+
+
+def _needed(target: str, expects: str, why: str) -> Row:
+    return Row(target, expects, "", why, TORCH, needed=True)
+
+
+def _relied(target: str, expects: str, why: str, seen: str = TORCH, when: str = FIRST_USE) -> Row:
+    return Row(target, expects, "", why, seen, when)
+
+
+def _accelerator(name: str, parameters: str) -> Row:
+    module = "torch.accelerator.memory" if "memory" in name or "cache" in name else "torch.accelerator"
+    also = (f"torch.accelerator.{name}",) if module.endswith("memory") else ()
+    why = f"torch.accelerator.{name}, which asks C++ hooks that a backend in Python cannot supply"
+    return Row(f"{module}.{name}", parameters, f"device.accelerator:{name}", why, TORCH, also=also)
+
+
+_OVERLOAD = "torch.ops.aten.add.Tensor"
+
+ROWS: tuple[Row, ...] = (
+    # -- without these there is no device
+    _needed(
+        "torch.utils.backend_registration._setup_privateuseone_for_python_backend",
+        "(rename=, backend_module=, hook=, device_guard=)",
+        "the registration of a device in Python",
+    ),
+    _needed("torch._C._acc.PrivateUse1Hooks", "has is_available is_built has_primary_context", "the device's hooks"),
+    _needed("torch._C._acc.DeviceGuard", "has type_", "the device's guard"),
+    _needed("torch._C._autograd.DeviceType.PrivateUse1", "", "the kind of device that the guard answers with"),
+    _needed("torch._C.DispatchKey", "has CPU PrivateUse1 SparseCPU AutocastPrivateUse1 CompositeImplicitAutograd "
+            "CompositeExplicitAutograd", "kernels by dispatch key"),
+    _needed("torch._C._from_dlpack", "builtin", "tensors over the device's memory"),
+    _needed("torch._C._dynamo.guards._reinterpret_tensor", "builtin", "views of them"),
+    _needed("torch._C._dynamo.guards.TensorGuards", "class", "comparing the metadata of many tensors at once"),
+    _needed("torch.storage.UntypedStorage._cdata", "", "the address of a storage"),
+    _needed("torch.storage.UntypedStorage.resize_", "device.storage:find_byte_count", "storages of another size"),
+    _needed(f"{_OVERLOAD}._op_dk", "builtin", "torch's kernels for metadata, which are the CPU's"),
+    _needed(f"{_OVERLOAD}._schema", "has name overload_name arguments returns", "registration by schema"),
+    _needed("torch._C._dispatch_has_kernel_for_dispatch_key", "builtin", "the tiers of operators"),
+    _needed("torch._C._are_functorch_transforms_active", "builtin", "leaving tensors under transforms to torch"),
+    _needed("torch._C.Generator", "class", "the device's generators"),
+    _needed("torch._C.Generator._cdata", "", "finding a generator's stream in a kernel"),
+    # -- torch, with the import
+    Row("torch.storage.UntypedStorage.__new__", "builtin", "device.storage:new",
+        "storages of the device by their class, which crash without", TORCH),
+    Row("torch.storage.UntypedStorage.resize_", "builtin", "device.storage:resize", "storages of another size", TORCH),
+    Row("torch.Generator", "class", "device.rng:generator", "torch.Generator(device='webgpu')", TORCH),
+    Row("torch.Stream", "class", "device.streams:stream_class", "streams of the device", TORCH),
+    Row("torch.Event", "class", "device.streams:event_class", "events of the device", TORCH),
+    Row("torch.Tensor.__dlpack__", "(self, *, stream=, max_version=, dl_device=, copy=)", "device.storage:unshared",
+        "saying that the device's memory cannot be shared", TORCH),
+    Row("torch.Tensor.__dlpack_device__", "(self)", "device.storage:unshared",
+        "saying that the device's memory cannot be shared", TORCH),
+    Row("torch.utils.dlpack.to_dlpack", "builtin", "device.storage:unshared",
+        "saying that the device's memory cannot be shared", TORCH, also=("torch.to_dlpack",)),
+    _accelerator("synchronize", "(device=, /)"),
+    _accelerator("get_device_capability", "(device=, /)"),
+    _accelerator("set_device_index", "(device, /)"),
+    _accelerator("current_stream", "(device=, /)"),
+    _accelerator("empty_cache", "()"),
+    _accelerator("empty_host_cache", "()"),
+    _accelerator("memory_stats", "(device_index=, /)"),
+    _accelerator("memory_allocated", "(device_index=, /)"),
+    _accelerator("max_memory_allocated", "(device_index=, /)"),
+    _accelerator("memory_reserved", "(device_index=, /)"),
+    _accelerator("max_memory_reserved", "(device_index=, /)"),
+    _accelerator("reset_peak_memory_stats", "(device_index=, /)"),
+    _accelerator("reset_accumulated_memory_stats", "(device_index=, /)"),
+    _accelerator("get_memory_info", "(device_index=, /)"),
+    Row("torch.distributed.distributed_c10d.Backend.backend_capability", "has get",
+        "integrations.distributed:capability", "gloo for tensors of the device", TORCH,
+        when="torch.distributed.distributed_c10d"),
+    Row("torch.distributed.distributed_c10d.Backend.default_device_backend_map", "has get",
+        "integrations.distributed:default_backend", "gloo for tensors of the device", TORCH,
+        when="torch.distributed.distributed_c10d"),
+    Row("torch.distributed.distributed_c10d.BackendConfig.__init__", "(self, backend)",
+        "integrations.distributed:backend_config", "process groups for the device and the CPU", TORCH,
+        when="torch.distributed.distributed_c10d"),
+    # -- torch, at the device's first use
+    Row("signal.signal", "(signalnum, handler)", "device.signals:set_handler",
+        "handlers that raise while torch asks the device something, which ends the process", "Python 3.11 and 3.12",
+        when=SIGNALS),
+    Row("signal.getsignal", "(signalnum)", "device.signals:get_handler", "showing handlers as they were given",
+        "Python 3.11 and 3.12", when=SIGNALS),
+    _relied("_signal.signal", "builtin", "the handlers that are there already", "Python 3.11 and 3.12", SIGNALS),
+    _relied("_thread.interrupt_main", "builtin", "a signal that comes once more", "Python 3.11 and 3.12", SIGNALS),
+    Row("torch.autograd.graph._engine_run_backward", "(t_outputs, *args, **kwargs)", "device.guard:run_backward",
+        "gradients on the thread that asks for them", TORCH, when=FIRST_USE,
+        also=("torch.autograd._engine_run_backward",)),
+    _relied("torch._C._is_multithreading_enabled", "builtin", "gradients on the thread that asks for them"),
+    _relied("torch._C._set_multithreading_enabled", "builtin", "gradients on the thread that asks for them"),
+    Row("torch._C._set_default_dtype", "builtin", "dispatch.world:default_dtype", "plans by default dtype", TORCH,
+        when=FIRST_USE),
+    Row("torch._C._set_deterministic_algorithms", "builtin", "dispatch.world:deterministic",
+        "plans with and without deterministic algorithms", TORCH, when=FIRST_USE),
+    Row("torch._C._set_deterministic_fill_uninitialized_memory", "builtin", "dispatch.world:filled",
+        "plans that fill what nobody has written", TORCH, when=FIRST_USE),
+    Row("torch.autograd.forward_ad.enter_dual_level", "()", "dispatch.forward_mode:observed", "tangents of linear",
+        TORCH, when=FIRST_USE),
+    Row("torch.autograd.forward_ad.exit_dual_level", "(*, level=)", "dispatch.forward_mode:observed",
+        "tangents of linear", TORCH, when=FIRST_USE),
+    _relied("torch.autograd.forward_ad._current_level", "", "leaving tensors with tangents to torch"),
+    Row("torch.clear_autocast_cache", "builtin", "dispatch.autocast:clear_cache", "weights that are cast once", TORCH,
+        when=FIRST_USE),
+    _relied("torch._C._ExcludeDispatchKeyGuard", "class", "autocast"),
+    _relied("torch._C.DispatchKeySet", "class", "autocast"),
+    Row("torch._tensor_str._Formatter.__init__", "(self, tensor)", "integrations.float64:formatter",
+        "printing tensors of the device", TORCH, when=FIRST_USE),
+    Row("torch.amp.grad_scaler.GradScaler.unscale_", "(self, optimizer)", "integrations.float64:unscale",
+        "gradient scaling without float64", TORCH, when=FIRST_USE),
+    _relied("torch.amp.grad_scaler.GradScaler", "uses _scale", "gradient scaling without float64"),
+    _relied("torch._C._disabled_torch_function_impl", "builtin", "gradient scaling without float64"),
+    Row("torch.optim.adam._multi_tensor_adam",
+        "(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, grad_scale, found_inf, *, amsgrad, "
+        "has_complex, beta1, beta2, lr, weight_decay, eps, maximize, capturable, differentiable, "
+        "decoupled_weight_decay)",
+        "integrations.optimizers:adam", "Adam and AdamW in one kernel", TORCH, when=FIRST_USE),
+    Row("torch.optim.sgd._multi_tensor_sgd",
+        "(params, grads, momentum_buffer_list, grad_scale, found_inf, *, weight_decay, momentum, lr, dampening, "
+        "nesterov, maximize, has_sparse_grad)",
+        "integrations.optimizers:sgd", "SGD in one kernel", TORCH, when=FIRST_USE),
+    Row("torch.nn.parallel.distributed.DistributedDataParallel.__init__",
+        "takes self module find_unused_parameters static_graph", "integrations.ddp:init",
+        "DistributedDataParallel that looks for unused parameters", TORCH, when=FIRST_USE),
+    Row("torch.nn.parallel.distributed.DistributedDataParallel._run_ddp_forward", "(self, *inputs, **kwargs)",
+        "integrations.ddp:forward", "DistributedDataParallel that looks for unused parameters", TORCH, when=FIRST_USE),
+    _relied("torch.autograd.Variable._execution_engine.queue_callback", "builtin",
+            "DistributedDataParallel that looks for unused parameters"),
+    _relied("torch._C._distributed_c10d", "has PythonCallbackWork Work _create_work_from_future",
+            "collectives on tensors of the device", when="torch.distributed.distributed_c10d"),
+    _relied("torch._decomp.decomposition_table", "has get", "operators by torch's decompositions"),
+    _relied("torch._prims_common.canonicalize_dim", "(rank, idx, wrap_scalar=)", "torch's rules for dimensions"),
+    _relied("torch._prims_common.compute_elementwise_output_strides", "(*tensors)", "torch's rules for strides"),
+    _relied("torch.utils._pytree", "has tree_map tree_flatten tree_unflatten", "tensors in lists and dictionaries"),
+    _relied("torch.library.Library._destroy", "(self)", "taking a registration back"),
+    _relied("torch.Tensor._is_view", "builtin", "autocast"),
+    _relied("torch._C._LinAlgError", "class", "torch's errors of linear algebra"),
+    _relied("torch._C._increment_version", "builtin", "versions of tensors that are written"),
+    _relied("torch._C._set_conj", "builtin", "planning with conjugated tensors"),
+    _relied("torch._C._set_neg", "builtin", "planning with negated tensors"),
+    _relied("torch._C._dispatch_get_all_op_names", "builtin", "the list of operators in the docs"),
+    _relied("torch.autograd.profiler_util.EventList", "uses _use_device", "kernels in torch.profiler's tables"),
+    # -- torch.compile: our backend by its name, and in the place of Inductor, which has no code generator for the
+    # device
+    Row("torch._dynamo.backends.registry", "has register_backend", "graphs.backend:registered",
+        "torch.compile(backend='webgpu')", TORCH, when="torch._dynamo.backends.registry"),
+    Row("torch._dynamo.trace_rules", "has add", "graphs.backend:untraced", "kernels that are called between two graphs",
+        TORCH, when="torch._dynamo.trace_rules"),
+    Row("torch._inductor.compile_fx.compile_fx",
+        "takes model_ example_inputs_", "graphs.backend:in_place_of_inductor", "torch.compile by its defaults", TORCH,
+        when="torch._inductor.compile_fx", everywhere=True),
+    _relied("torch._dynamo.backends.common.aot_autograd", "(**kwargs)", "torch.compile with gradients",
+            when="torch._dynamo.backends.common"),
+    # -- wgpu
+    Row("wgpu.backends.wgpu_native._ffi.ffi._parser.parse_type", "(self, cdecl)",
+        "..runtime.ctypes_of_wgpu:quickened", "opening a device in a tenth of the time", WGPU,
+        when="wgpu.backends.wgpu_native._ffi"),
+    _relied("wgpu.backends.wgpu_native._ffi.ffi._parser", "has _declarations _get_type_pointer",
+            "opening a device in a tenth of the time", WGPU, "wgpu.backends.wgpu_native._ffi"),
+    _relied("wgpu.backends.wgpu_native._api.error_handler", "has capture release", "errors of direct calls", WGPU,
+            "wgpu.backends.wgpu_native._api"),
+    _relied("wgpu._classes.GPUObjectBase", "uses _internal", "handles for direct calls", WGPU, "wgpu._classes"),
+    # -- packages that keep a list of the devices they know
+    Row("safetensors._safetensors_rust.safe_open", "class", "integrations.packages:safe_open",
+        "safetensors that are loaded to the device", SAFETENSORS, when="safetensors._safetensors_rust",
+        everywhere=True),
+    Row("accelerate.state.PartialState.default_device", "property", "integrations.packages:default_device",
+        "the device of a script that names none", ACCELERATE, when="accelerate.state"),
+    Row("accelerate.state.PartialState._prepare_backend", "takes self cpu",
+        "integrations.packages:prepare_backend", "several processes", ACCELERATE, when="accelerate.state"),
+    _relied("accelerate.state.AcceleratorState._shared_state", "has get", "float16 with accelerate", ACCELERATE,
+            "accelerate.state"),
+    Row("accelerate.accelerator.Accelerator.__init__", "takes self mixed_precision",
+        "integrations.packages:accelerator", "float16 with accelerate", ACCELERATE, when="accelerate.accelerator"),
+    Row("accelerate.utils.modeling.get_max_memory", "(max_memory=)", "integrations.packages:get_max_memory",
+        "models that are spread over devices", ACCELERATE, when="accelerate.utils.modeling", everywhere=True),
+    Row("transformers.training_args.TrainingArguments._setup_devices", "integrations.packages:is_cached_property",
+        "integrations.packages:setup_devices", "the Trainer's device", TRANSFORMERS, when="transformers.training_args"),
+    Row("transformers.utils.import_utils.is_torch_bf16_gpu_available", "()", "integrations.packages:bf16_available",
+        "the Trainer in bfloat16", TRANSFORMERS, when="transformers.utils.import_utils", everywhere=True),
+    *(
+        row
+        for package in ("lightning.pytorch", "pytorch_lightning")
+        for at in (f"{package}.trainer.connectors.accelerator_connector",)
+        for row in (
+            Row(f"{package}.accelerators", "has Accelerator AcceleratorRegistry", "integrations.lightning:register",
+                "Trainer(accelerator='webgpu')", LIGHTNING, when=f"{package}.accelerators"),
+            Row(f"{at}._AcceleratorConnector._choose_strategy", "(self)", "integrations.lightning:choose_strategy",
+                "the Trainer's single-device strategy", LIGHTNING, when=at),
+            Row(f"{at}._AcceleratorConnector._check_and_init_precision", "(self)",
+                "integrations.lightning:init_precision", "the Trainer's mixed precision", LIGHTNING, when=at),
+            Row(f"{at}._AcceleratorConnector._choose_auto_accelerator", "()",
+                "integrations.lightning:choose_accelerator", "the Trainer that names no device", LIGHTNING, when=at),
+            _relied(f"{at}._AcceleratorConnector",
+                    "uses _num_nodes_flag _parallel_devices _precision_flag _precision_plugin_flag",
+                    "the Trainer on the device", LIGHTNING, at),
+        )
+    ),
+)  # fmt: skip
+
+
+# -- checking
+
+
+def find(target: str) -> tuple[Any, str, Any]:
+    """The object that has the last name of a dotted one, that name, and what is there. Imports nothing."""
+    parts = target.split(".")
+    owner, found = None, sys.modules.get(parts[0])
+    if found is None:
+        raise LookupError(f"{parts[0]} is not there")
+    for i, name in enumerate(parts[1:], 2):
+        owner, module = found, sys.modules.get(".".join(parts[:i]))
+        try:
+            found = module if module is not None else _attribute(owner, name)
+        except (AttributeError, KeyError):
+            raise LookupError(f"{'.'.join(parts[:i])} is not there") from None
+    return owner, parts[-1], found
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """As it stands in a class: a property, not its value."""
+    if isinstance(owner, type) and name in vars(owner):
+        found = vars(owner)[name]
+        return found.__func__ if isinstance(found, staticmethod) else found
+    return getattr(owner, name)
+
+
+def parameters(function: Any) -> str:
+    """Those of a function in Python, `=` after one with a default; `builtin` for a function in C."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return "class" if isinstance(function, type) else "builtin" if callable(function) else type(function).__name__
+    count, only, names = code.co_argcount, code.co_kwonlyargcount, list(code.co_varnames)
+    given = len(function.__defaults__ or ())
+    parts = [name + "=" * (i >= count - given) for i, name in enumerate(names[:count])]
+    if code.co_posonlyargcount:
+        parts.insert(code.co_posonlyargcount, "/")
+    extra = names[count + only :]
+    if code.co_flags & 4:
+        parts.append(f"*{extra.pop(0)}")
+    elif only:
+        parts.append("*")
+    parts += [name + "=" * (name in (function.__kwdefaults__ or ())) for name in names[count : count + only]]
+    if code.co_flags & 8:
+        parts.append(f"**{extra[0]}")
+    return f"({', '.join(parts)})"
+
+
+def misfit(row: Row) -> str | None:
+    """What is wrong with the thing that a row names, or None."""
+    try:
+        found = find(row.target)[2]
+    except LookupError as error:
+        return str(error)
+    word, _, rest = row.expects.partition(" ")
+    if not row.expects:
+        return None
+    if ":" in row.expects:
+        return _load(row.expects)(found)
+    if word == "has":
+        missing = [name for name in rest.split() if not hasattr(found, name)]
+        return f"it has no {', '.join(missing)}" if missing else None
+    if word == "takes":
+        taken = {name.strip("*/=") for name in parameters(found).strip("()").split(", ")}
+        missing = [name for name in rest.split() if name not in taken]
+        return f"it does not take {', '.join(missing)}" if missing else None
+    if word == "uses":
+        used = {name for f in vars(found).values() for name in getattr(getattr(f, "__code__", None), "co_names", ())}
+        missing = [name for name in rest.split() if name not in used]
+        return f"it does not use {', '.join(missing)}" if missing else None
+    seen = "property" if isinstance(found, property) else parameters(found)
+    return None if seen == row.expects else f"it is {seen}, not {row.expects}"
+
+
+def _load(name: str) -> Any:
+    module, _, function = name.partition(":")
+    relative = module if module.startswith(".") else f".{module}"
+    return getattr(importlib.import_module(relative, __package__), function)
+
+
+# -- installing
+
+
+def rows(when: str) -> Iterator[Row]:
+    return (row for row in ROWS if row.when == when)
+
+
+def modules() -> list[str]:
+    """Modules whose import rows wait for."""
+    return list(dict.fromkeys(row.when for row in ROWS if row.when not in (IMPORT, SIGNALS, FIRST_USE)))
+
+
+def require() -> None:
+    """Refuses a torch that lacks what the device is made of."""
+    for row in ROWS:
+        problem = misfit(row) if row.needed else None
+        if problem is not None:
+            raise ImportError(
+                f"webgpu_backend does not work with {_release(row)}: {row.target} is for {row.why}, and {problem} "
+                f"(it was seen with {row.seen})"
+            )
+
+
+def apply(when: str) -> None:
+    """Checks the rows of a moment and puts the replacements in."""
+    for row in rows(when):
+        if row.needed:
+            continue
+        problem = misfit(row)
+        if problem is None and row.replacement:
+            problem = _replace(row)
+        if problem is not None:
+            tell(
+                f"{row.target} of {_release(row)} is not what it was in {row.seen}: {problem}. It stays as it is, and "
+                f"this may not work: {row.why}"
+            )
+
+
+def _replace(row: Row) -> str | None:
+    owner, name, original = find(row.target)
+    try:
+        new = _load(row.replacement)(original)
+    except (AttributeError, KeyError, TypeError) as error:
+        return repr(error)
+    if new is original:  # told of the device, and otherwise as it was
+        return None
+    if isinstance(vars(owner).get(name) if isinstance(owner, type) else None, staticmethod):
+        new = staticmethod(new)
+    setattr(owner, name, new)
+    for alias in row.also:
+        place, _, last = alias.rpartition(".")
+        setattr(find(place)[2], last, new)
+    if row.everywhere:
+        for module in list(sys.modules.values()):
+            names = getattr(module, "__dict__", {})
+            if names.get(name) is original:
+                names[name] = new
+    return None
+
+
+def _release(row: Row) -> str:
+    package = row.target.partition(".")[0]
+    version = getattr(sys.modules.get(package), "__version__", None)
+    return f"{package} {version}" if version else package
