@@ -3,14 +3,16 @@
     python -m benchmarks.host [--devices cpu,webgpu | cuda,webgpu] [--only PATTERN] [--json FILE] [--profile NAME]
 
 Tensors are tiny, so the time is what Python, torch and the driver take to launch the work. Each device has a process
-of its own, and all of them are asked for one operation after the other: a processor that changes its speed changes it
-for all. A software adapter waits for the batch before at each submit, so there the figure holds the work itself too;
+of its own, and all of them are asked for one operation after the other, on one core that they take turns on: a
+processor that changes its speed, or has cores of several, is the same for all. The last row, `pace`, is a loop in
+Python that knows no device: where its ratio is not near 1, the others are off by as much. A software adapter waits for the batch before at each submit, so there the figure holds the work itself too;
 the row `launch` is recording alone.
 """
 
 import argparse
 import cProfile
 import json
+import os
 import pstats
 import re
 import statistics
@@ -153,15 +155,31 @@ def launch_only() -> float:
     return best
 
 
-def child(device: str) -> None:
+def pace() -> float:
+    """Microseconds of a loop that knows no device: how fast this process runs now."""
+    found = []
+    for _ in range(20):
+        start, counted = time.perf_counter(), {}
+        for i in range(1000):
+            counted[i & 15, "x"] = (i, i + 1)
+        found.append((time.perf_counter() - start) * 1e6)
+    return min(found)
+
+
+def child(device: str, core: int) -> None:
     if device == "webgpu":
         import webgpu_backend  # noqa: F401
     setting = Setting(device)
+    synchronize(device)
+    if core >= 0:  # this thread alone: the driver's own have started and may run elsewhere
+        os.sched_setaffinity(0, {core})
 
     def answer(request: dict) -> dict:
         if request.get("hello"):
             name = "cpu" if device == "cpu" else torch.get_device_module(device).get_device_name()
             return {"name": f"{name}, torch {torch.__version__}"}
+        if request["name"] == "pace":
+            return {"us": pace()}
         if request["name"] == "launch":
             return {"us": launch_only()} if device == "webgpu" else {"us": None}
         f, count = OPERATIONS[request["name"]]
@@ -190,12 +208,14 @@ def profile(name: str) -> None:
 
 
 def compare(devices: list[str], pattern: str, rounds: int) -> dict[str, dict[str, float]]:
-    children = {d: Child([sys.executable, "-m", "benchmarks.host", "--child", d]) for d in devices}
+    core = max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else -1
+    command = [sys.executable, "-m", "benchmarks.host", "--core", str(core), "--child"]
+    children = {d: Child([*command, d]) for d in devices}
     print("; ".join(f"{d}: {c.ask(hello=True).get('name', 'lost')}" for d, c in children.items()))
     print(f"{'operation':26}" + "".join(f"{d + ' us':>12}" for d in devices) + f"{'ratio':>8}")
     rows = {}
-    for name in [n for n in (*OPERATIONS, "launch") if re.search(pattern, n)]:
-        if name != "launch":
+    for name in [n for n in (*OPERATIONS, "launch", "pace") if re.search(pattern, n)]:
+        if name in OPERATIONS:
             for c in children.values():
                 c.ask(name=name, prepare=True)
         samples: dict[str, list] = {d: [] for d in devices}
@@ -223,9 +243,10 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     parser.add_argument("--profile", metavar="NAME", help="where the time of 3,000 calls goes")
     parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--core", type=int, default=-1, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(options.child)
+        child(options.child, options.core)
     elif options.profile:
         profile(options.profile)
     else:

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.device._adapter import kernels_of
 from tests.device._compare import close, gradients
 
 X = torch.randn(2, 3, 11, 13, generator=torch.Generator().manual_seed(5))
@@ -26,6 +27,21 @@ def test_max_pool2d(window, adapter_class):
     for dtype in (torch.float16, torch.bfloat16, torch.int64):
         x = (X * 9).to(dtype)
         close(F.max_pool2d(x.to("webgpu"), **window), F.max_pool2d(x, **window))
+
+
+def test_places_of_maxima_are_for_gradients():
+    """What nothing differentiates does not write them."""
+    for pool, x in ((F.max_pool2d, X), (F.max_pool3d, V)):
+        inside = x.clone()
+        inside[0, 0, 0, 0] = float("nan")
+        for y in (x, inside, x.half(), x[:0]):
+            close(pool(y.to("webgpu"), 2), pool(y, 2))
+        device = x.to("webgpu")
+        assert [k.split("_")[1] for k in kernels_of(lambda: pool(device, 2))] == ["largest"]  # noqa: B023
+        leaf = device.clone().requires_grad_()
+        assert [k.split("_")[1] for k in kernels_of(lambda: pool(leaf, 2))] == ["max"]  # noqa: B023
+        with torch.no_grad():
+            assert [k.split("_")[1] for k in kernels_of(lambda: pool(leaf, 2))] == ["largest"]  # noqa: B023
 
 
 @pytest.mark.parametrize("window", WINDOWS)

@@ -22,11 +22,12 @@ _LOWEST = {"i32": -(1 << 31), "u32": 0, "n64": -(1 << 63), "i64": -(1 << 63), "n
 @cache
 def kernel(kind: str, window: str, dtype: DType, channels_last: bool, include_pad: bool, many: bool, dims: int,
            caps: Caps) -> Kernel:  # fmt: skip
-    """`many`: windows so large that a thread takes one element only."""
+    """`kind`: max with the place of each maximum, largest without, ...; `many`: windows so large that a thread takes
+    one element only."""
     c = carrier(dtype, caps)
     floating = c in ("f32", "f64")
     functions = [by_index.function("add", "a + b", {"a": c, "b": c}, c, caps)]
-    if kind == "max":
+    if kind in ("max", "largest"):
         beats = {"f32": "isnan(a) or a > b", "f64": "not (a == a) or a > b"}.get(c, "a > b")
         functions = [by_index.function("beats", beats, {"a": c, "b": c}, "bool", caps)]
     if kind in ("avg", "avg_backward"):
@@ -34,6 +35,7 @@ def kernel(kind: str, window: str, dtype: DType, channels_last: bool, include_pa
         functions.append(by_index.function("over", divide, {"a": c, "b": "i32"}, c, caps))
     reads = {
         "max": (("a", dtype),),
+        "largest": (("a", dtype),),
         "avg": (("a", dtype),),
         "max_backward": (("g", dtype), ("k", INT64)),
         "avg_backward": (("g", dtype),),
@@ -41,7 +43,7 @@ def kernel(kind: str, window: str, dtype: DType, channels_last: bool, include_pa
     writes = (("out", dtype),)
     if kind == "max":
         writes = (("out", dtype), ("outi", INT64))
-    fields = SIZES + WINDOW + (STRIDES if kind in ("max", "avg") else ())
+    fields = SIZES + WINDOW + (STRIDES if kind in ("max", "largest", "avg") else ())
     if kind in ("avg", "avg_backward"):
         fields += ("divisor: i32",)
     if window == "fractional":

@@ -35,7 +35,7 @@ fn last_reaching(h: u32, k: u32, s: u32, pad: u32, dilation: u32, size: u32, out
     return min(((h + 1u) * outs + size - 1u) / size, outs);
 }
 {% endif %}
-{% if kind in ("max", "avg") %}
+{% if kind in ("max", "largest", "avg") %}
 
 fn input_at(q: At, z: i32, y: i32, x: i32) -> u32 {
     return q.batch * p.sn + q.channel * p.sc + u32(z) * p.sz + u32(y) * p.sy + u32(x) * p.sx;
@@ -73,15 +73,17 @@ fn interval(u: f32, o: u32, size: u32, outs: u32, k: u32) -> i32 {
     return i32((f32(o) + u) * alpha) - i32(u * alpha);
 }
 {% endif %}
-{% if kind == "max" %}
+{% if kind in ("max", "largest") %}
 
-fn at(i: u32) -> R {
+fn at(i: u32) -> {{ result }} {
     let q = place(i, p.od, p.oh, p.ow);
 {{ bounds("z", "depth", "kz", "od") }}
 {{ bounds("y", "height", "ky", "oh") }}
 {{ bounds("x", "width", "kx", "ow") }}
     var best = {{ lowest }};
+{% if kind == "max" %}
     var where_ = (u32(z0) * p.height + u32(y0)) * p.width + u32(x0);
+{% endif %}
     for (var z = z0; z < z1; z += zd) {
         for (var y = y0; y < y1; y += yd) {
             for (var x = x0; x < x1; x += xd) {
@@ -89,12 +91,14 @@ fn at(i: u32) -> R {
                 let v = {{ a("j") }};
                 if (beats(v, best)) {
                     best = v;
+{% if kind == "max" %}
                     where_ = (u32(z) * p.height + u32(y)) * p.width + u32(x);
+{% endif %}
                 }
             }
         }
     }
-    return R(best, {{ index("where_", index_dtype) }});
+    return {{ "R(best, " ~ index("where_", index_dtype) ~ ")" if kind == "max" else "best" }};
 }
 {% elif kind == "avg" %}
 {% set fixed = window == "fixed" %}

@@ -1,5 +1,7 @@
 """Pooling: max, average, adaptive and fractional, in one to three dimensions, with gradients."""
 
+from functools import partial
+
 import torch
 
 from ... import tensor as T
@@ -66,7 +68,7 @@ def _forward(kind: str, window: str, op, x: torch.Tensor, dims: int, arguments: 
     that the kernel reads beside x."""
     if x.dtype not in T.DTYPES:
         raise Unsupported(f"webgpu: pooling has no kernel for {x.dtype}")
-    metas = meta_results(op, x, *arguments)
+    metas = meta_results(op, x, *arguments)[: 1 if kind == "largest" else None]
     sizes = metas[0].sizes
     outs = _spatial(sizes, dims)
     inner = _spatial(x.shape, dims)
@@ -85,25 +87,42 @@ def _forward(kind: str, window: str, op, x: torch.Tensor, dims: int, arguments: 
     return made if len(made) > 1 else made[0]
 
 
-def _max_pool(op, dims: int, x, kernel_size, stride, padding, dilation, ceil_mode):
-    arguments = (tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation), ceil_mode)
-    return _forward("max", "fixed", op, x, dims, arguments, _window(dims, *arguments[:4]))
+def _max_pool(op, dims: int, x, *window, kind: str = "max"):
+    arguments = (*[_tuple(w) for w in window[:4]], window[4])
+    return _forward(kind, "fixed", op, x, dims, arguments, _window(dims, *arguments[:4]))
 
 
-def _pair(x) -> tuple:
+def _tuple(x) -> tuple:
     return tuple(x) if isinstance(x, (list, tuple)) else (x,)
 
 
 @custom("max_pool2d_with_indices", oversize=by_batch)
 def max_pool2d_with_indices(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    return _max_pool(aten.max_pool2d_with_indices.default, 2, self, _pair(kernel_size), _pair(stride),
-                     _pair(padding), _pair(dilation), ceil_mode)  # fmt: skip
+    op = aten.max_pool2d_with_indices.default
+    return _max_pool(op, 2, self, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @custom("max_pool3d_with_indices", oversize=by_batch)
 def max_pool3d_with_indices(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    return _max_pool(aten.max_pool3d_with_indices.default, 3, self, _pair(kernel_size), _pair(stride),
-                     _pair(padding), _pair(dilation), ceil_mode)  # fmt: skip
+    op = aten.max_pool3d_with_indices.default
+    return _max_pool(op, 3, self, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def _with_indices(op, *args):
+    return op(*args)[0]
+
+
+@custom("max_pool2d", gradient=partial(_with_indices, aten.max_pool2d_with_indices.default), oversize=by_batch)
+def max_pool2d(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    """Without the places of the maxima, which only a gradient reads and which take twice the memory."""
+    op = aten.max_pool2d_with_indices.default
+    return _max_pool(op, 2, self, kernel_size, stride, padding, dilation, ceil_mode, kind="largest")
+
+
+@custom("max_pool3d", gradient=partial(_with_indices, aten.max_pool3d_with_indices.default), oversize=by_batch)
+def max_pool3d(self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    op = aten.max_pool3d_with_indices.default
+    return _max_pool(op, 3, self, kernel_size, stride, padding, dilation, ceil_mode, kind="largest")
 
 
 def _backward(
@@ -132,13 +151,13 @@ def _backward(
 
 @custom("max_pool2d_with_indices_backward")
 def max_pool2d_backward(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
-    geometry = _window(2, _pair(kernel_size), _pair(stride), _pair(padding), _pair(dilation))
+    geometry = _window(2, _tuple(kernel_size), _tuple(stride), _tuple(padding), _tuple(dilation))
     return _backward("max_backward", "fixed", 2, grad_output, self, geometry, indices=indices)
 
 
 @custom("max_pool3d_with_indices_backward")
 def max_pool3d_backward(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
-    geometry = _window(3, _pair(kernel_size), _pair(stride), _pair(padding), _pair(dilation))
+    geometry = _window(3, _tuple(kernel_size), _tuple(stride), _tuple(padding), _tuple(dilation))
     return _backward("max_backward", "fixed", 3, grad_output, self, geometry, indices=indices)
 
 
@@ -150,13 +169,13 @@ def _avg_pool(op, dims, x, kernel_size, stride, padding, ceil_mode, include_pad,
 
 @custom("avg_pool2d", oversize=by_batch)
 def avg_pool2d(self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    return _avg_pool(aten.avg_pool2d.default, 2, self, _pair(kernel_size), _pair(stride), _pair(padding),
+    return _avg_pool(aten.avg_pool2d.default, 2, self, _tuple(kernel_size), _tuple(stride), _tuple(padding),
                      ceil_mode, count_include_pad, divisor_override)  # fmt: skip
 
 
 @custom("avg_pool3d", oversize=by_batch)
 def avg_pool3d(self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    return _avg_pool(aten.avg_pool3d.default, 3, self, _pair(kernel_size), _pair(stride), _pair(padding),
+    return _avg_pool(aten.avg_pool3d.default, 3, self, _tuple(kernel_size), _tuple(stride), _tuple(padding),
                      ceil_mode, count_include_pad, divisor_override)  # fmt: skip
 
 
@@ -164,7 +183,7 @@ def avg_pool3d(self, kernel_size, stride=(), padding=0, ceil_mode=False, count_i
 def avg_pool2d_backward(
     grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
 ):
-    geometry = _window(2, _pair(kernel_size), _pair(stride), _pair(padding), (1,))
+    geometry = _window(2, _tuple(kernel_size), _tuple(stride), _tuple(padding), (1,))
     return _backward(
         "avg_backward", "fixed", 2, grad_output, self, geometry, (divisor_override or 0,), count_include_pad
     )
@@ -174,7 +193,7 @@ def avg_pool2d_backward(
 def avg_pool3d_backward(
     grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
 ):
-    geometry = _window(3, _pair(kernel_size), _pair(stride), _pair(padding), (1,))
+    geometry = _window(3, _tuple(kernel_size), _tuple(stride), _tuple(padding), (1,))
     return _backward(
         "avg_backward", "fixed", 3, grad_output, self, geometry, (divisor_override or 0,), count_include_pad
     )
@@ -237,14 +256,14 @@ def _fractional(op, dims: int, x, kernel_size, output_size, random_samples):
 @custom("fractional_max_pool2d")
 def fractional_max_pool2d(self, kernel_size, output_size, random_samples):
     return _fractional(
-        aten.fractional_max_pool2d.default, 2, self, _pair(kernel_size), _pair(output_size), random_samples
+        aten.fractional_max_pool2d.default, 2, self, _tuple(kernel_size), _tuple(output_size), random_samples
     )
 
 
 @custom("fractional_max_pool3d")
 def fractional_max_pool3d(self, kernel_size, output_size, random_samples):
     return _fractional(
-        aten.fractional_max_pool3d.default, 3, self, _pair(kernel_size), _pair(output_size), random_samples
+        aten.fractional_max_pool3d.default, 3, self, _tuple(kernel_size), _tuple(output_size), random_samples
     )
 
 
