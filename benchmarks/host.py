@@ -2,11 +2,11 @@
 
     python -m benchmarks.host [--devices cpu,webgpu | cuda,webgpu] [--only PATTERN] [--json FILE] [--profile NAME]
 
-Tensors are tiny, so the time is what Python, torch and the driver take to launch the work. Each device has a process
-of its own, and all of them are asked for one operation after the other, on one core that they take turns on: a
-processor that changes its speed, or has cores of several, is the same for all. The last row, `pace`, is a loop in
-Python that knows no device: where its ratio is not near 1, the others are off by as much. A software adapter waits for the batch before at each submit, so there the figure holds the work itself too;
-the row `launch` is recording alone.
+Tensors are tiny, so the time is what Python, torch and the driver take to launch the work. Each device has a process of
+its own, and all of them are asked for one operation after the other, on one core that they take turns on: a processor
+that changes its speed, or has cores of several, is the same for all. The last row, `pace`, is a loop in Python that
+knows no device: where its ratio is not near 1, the others are off by as much. A software adapter waits for the batch
+before at each submit, so there the figure holds the work itself too; the row `launch` is recording alone.
 """
 
 import argparse

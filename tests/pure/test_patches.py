@@ -280,6 +280,8 @@ def test_misfits(monkeypatch, expects, problem):
     monkeypatch.setattr(sys.modules[__name__], "given", function, raising=False)
     assert patches.misfit(Row(f"{__name__}.given", expects, "", "", "")) == problem
     assert patches.misfit(Row(f"{__name__}.given.x", expects, "", "", "")) == f"{__name__}.given.x is not there"
+    newer = Row(f"{__name__}.given.x", expects, "device.accelerator:empty_cache", "", "", newer=True)
+    assert patches.misfit(newer) is None and patches._replace(newer) is None
 
 
 def test_parameters():

@@ -43,6 +43,8 @@ class Row(NamedTuple):
     everywhere: bool = False
     """Whoever has imported it by name gets the replacement too."""
     needed: bool = False
+    newer: bool = False
+    """The oldest of the releases do not have it yet."""
 
 
 def _needed(target: str, expects: str, why: str) -> Row:
@@ -53,11 +55,11 @@ def _relied(target: str, expects: str, why: str, seen: str = TORCH, when: str = 
     return Row(target, expects, "", why, seen, when)
 
 
-def _accelerator(name: str, parameters: str) -> Row:
+def _accelerator(name: str, parameters: str, newer: bool = False) -> Row:
     module = "torch.accelerator.memory" if "memory" in name or "cache" in name else "torch.accelerator"
     also = (f"torch.accelerator.{name}",) if module.endswith("memory") else ()
     why = f"torch.accelerator.{name}, which asks C++ hooks that a backend in Python cannot supply"
-    return Row(f"{module}.{name}", parameters, f"device.accelerator:{name}", why, TORCH, also=also)
+    return Row(f"{module}.{name}", parameters, f"device.accelerator:{name}", why, TORCH, also=also, newer=newer)
 
 
 _OVERLOAD = "torch.ops.aten.add.Tensor"
@@ -103,7 +105,7 @@ ROWS: tuple[Row, ...] = (
     _accelerator("set_device_index", "(device, /)"),
     _accelerator("current_stream", "(device=, /)"),
     _accelerator("empty_cache", "()"),
-    _accelerator("empty_host_cache", "()"),
+    _accelerator("empty_host_cache", "()", newer=True),
     _accelerator("memory_stats", "(device_index=, /)"),
     _accelerator("memory_allocated", "(device_index=, /)"),
     _accelerator("max_memory_allocated", "(device_index=, /)"),
@@ -298,7 +300,7 @@ def misfit(row: Row) -> str | None:
     try:
         found = find(row.target)[2]
     except LookupError as error:
-        return str(error)
+        return None if row.newer else str(error)
     word, _, rest = row.expects.partition(" ")
     if not row.expects:
         return None
@@ -364,7 +366,10 @@ def apply(when: str) -> None:
 
 
 def _replace(row: Row) -> str | None:
-    owner, name, original = find(row.target)
+    try:
+        owner, name, original = find(row.target)
+    except LookupError:  # of a row for newer releases
+        return None
     try:
         new = _load(row.replacement)(original)
     except (AttributeError, KeyError, TypeError) as error:

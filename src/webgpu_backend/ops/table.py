@@ -62,6 +62,18 @@ TRACED: dict[str, Callable] = {}  # what a composite overload becomes in a graph
 _LETTERS = "abcdefgh"
 
 
+def packet_named(name: str):
+    """An operator with all its overloads: one of aten, or `namespace::name`."""
+    space, found, base = name.rpartition("::")
+    return getattr(getattr(torch.ops, space) if found else torch.ops.aten, base, None)
+
+
+def overload_named(name: str):
+    """One overload of an operator, spelt `mm`, `sum.dim_IntList` or `namespace::name.overload`."""
+    base, _, overload = name.partition(".")
+    return getattr(packet_named(base), overload or "default")
+
+
 def expression(
     name: str,
     source: str,
@@ -144,7 +156,7 @@ def custom(
     oversize: Callable | None = None,
     autocast: str = "",
 ):
-    """Registers a function as the kernel of aten overloads, spelt `mm` or `sum.dim_IntList`.
+    """Registers a function as the kernel of overloads: see `overload_named`.
 
     It is planned: with given metadata and numbers it runs once, over outlines, and later calls run the plan that came
     of it (see the package `plan`). One that looks at values, moves them between host and device or makes views says
@@ -182,9 +194,8 @@ def composed(*overloads: str) -> None:
     """Operators that torch composes of others, none of them a view of an argument: where nothing is differentiated,
     what they are composed of is planned together."""
     for name in overloads:
-        base, _, overload = name.partition(".")
         # By its key: `decompose` would take one written in Python, of which istft's has another result for a batch.
-        compose = partial(getattr(getattr(torch.ops.aten, base), overload or "default")._op_dk, _COMPOSITE)
+        compose = partial(overload_named(name)._op_dk, _COMPOSITE)
         custom(name, gradient=compose)(compose)
 
 

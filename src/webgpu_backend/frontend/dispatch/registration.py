@@ -9,28 +9,44 @@ from torch.autograd import forward_ad
 
 from ...dtypes import Unsupported
 from ...ops.pointwise.elementwise import Calls, Elementwise, runner
-from ...ops.table import CHOICES, COMPLETE, CUSTOM, POINTWISE, TRACED, Choice, Custom, Pointwise
+from ...ops.table import (
+    CHOICES,
+    COMPLETE,
+    CUSTOM,
+    POINTWISE,
+    TRACED,
+    Choice,
+    Custom,
+    Pointwise,
+    overload_named,
+    packet_named,
+)  # fmt: skip
 from ...plan import Operator
 from ...plan.forms import pattern_of, short_form
 from ...runtime.errors import BindingTooLarge
 from ..graphs import backend
 from . import autocast, fallback, oversize, sparse
 
-aten = torch.ops.aten
-_libraries: list[torch.library.Library] = []
+_libraries: dict[str, torch.library.Library] = {}  # by namespace
+
+
+def implement(overload, kernel, key: str = "PrivateUse1") -> None:
+    space = overload.namespace
+    if space not in _libraries:
+        _libraries[space] = torch.library.Library(space, "IMPL")
+    _libraries[space].impl(overload, kernel, key)
 
 
 def register() -> None:
     """The whole table. What makes tensors out of nothing comes last: no other thread has a tensor of the device before
     everything that may be done with one is registered."""
-    library = torch.library.Library("aten", "IMPL")
-    _libraries.append(library)
+    library = _libraries["aten"] = torch.library.Library("aten", "IMPL")
     for function in COMPLETE:
         function()
     for entry in POINTWISE.values():
-        register_pointwise(library, entry)
+        register_pointwise(entry)
     for choice in CHOICES:
-        register_choice(library, choice)
+        register_choice(choice)
     autocast.register(library)
     sparse.register(library)
     # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
@@ -41,21 +57,22 @@ def register() -> None:
     for entry in CUSTOM.values():
         overload = overload_named(entry.overload)
         if any("Tensor" in str(a.type) for a in overload._schema.arguments):
-            register_custom(library, entry, overload)
+            register_custom(entry, overload)
         else:
             makers.append((entry, overload))
     for entry, overload in makers:
-        register_custom(library, entry, overload)
+        register_custom(entry, overload)
 
 
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _MARKED = {"": "", "resolve": "resolved", "direct": "odd"}
 
 
-def register_custom(library: torch.library.Library, entry: Custom, overload) -> None:
-    composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+def register_custom(entry: Custom, overload) -> None:
+    composite = overload.has_kernel_for_dispatch_key(_COMPOSITE)
     if not entry.planned:
         guard = _guarded_composite if composite or entry.key != "PrivateUse1" else _guarded
-        library.impl(overload, guard(overload, entry.call) if entry.refuses else entry.call, entry.key)
+        implement(overload, guard(overload, entry.call) if entry.refuses else entry.call, entry.key)
         return
     guard = _guarded_composite if composite else _guarded
     pattern, defaults = pattern_of(
@@ -65,14 +82,9 @@ def register_custom(library: torch.library.Library, entry: Custom, overload) -> 
     call = guard(overload, entry.call)
     operator = Operator(entry.overload, call, bool(pattern.written), None, gradient, pattern.returned)
     operator.form = short_form(operator, pattern, defaults)
-    library.impl(overload, operator.form, "PrivateUse1")
+    implement(overload, operator.form)
     if gradient is not None:
-        library.impl(overload, short_form(operator, replace(pattern, graded=True), defaults), "AutogradPrivateUse1")
-
-
-def overload_named(name: str):
-    base, _, overload = name.partition(".")
-    return getattr(getattr(aten, base), overload or "default")
+        implement(overload, short_form(operator, replace(pattern, graded=True), defaults), "AutogradPrivateUse1")
 
 
 def _guarded(overload, call):
@@ -103,7 +115,7 @@ def _guarded_composite(overload, call):
     gradient, and below it the composite's parts are on the device. Tracing sees it too: its tensors have no memory.
     """
 
-    composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    composite = overload.has_kernel_for_dispatch_key(_COMPOSITE)
     traced = TRACED.get(overload.name().removeprefix("aten::"))
 
     def kernel(*args, **kwargs):
@@ -118,33 +130,32 @@ def _guarded_composite(overload, call):
         except (Unsupported, BindingTooLarge) as error:
             if isinstance(error, BindingTooLarge) and oversize.rule_of(overload.name().removeprefix("aten::")):
                 return oversize.run(overload, call, error, args, kwargs)
-            result = overload.decompose(*args, **kwargs)
-            if result is NotImplemented:
+            if not composite:
                 raise
-            return result
+            return overload._op_dk(_COMPOSITE, *args, **kwargs)
 
     return kernel
 
 
-def register_pointwise(library: torch.library.Library, entry: Pointwise) -> None:
+def register_pointwise(entry: Pointwise) -> None:
     run = Elementwise(entry)
     for overload in overloads_of(entry.aten):
         kernel = _pointwise_kernel(run, entry, overload)
         if kernel is not None and (entry.promote == "always_bool" or not loses_gradient(overload)):
-            library.impl(overload, kernel, "PrivateUse1")
+            implement(overload, kernel)
 
 
-def register_choice(library: torch.library.Library, choice: Choice) -> None:
+def register_choice(choice: Choice) -> None:
     for overload in overloads_of(choice.aten):
         outs, inplace = _writes(overload)
         names = [a.name for a in overload._schema.arguments if a.name not in outs]
         if names == list(choice.arguments) and (choice.composite or not loses_gradient(overload)):
-            library.impl(overload, _choice_kernel(choice, overload, outs, inplace), "PrivateUse1")
+            implement(overload, _choice_kernel(choice, overload, outs, inplace))
 
 
 def overloads_of(name: str) -> list:
     """Functional, out= and in-place."""
-    packets = [getattr(aten, base, None) for base in (name, name + "_")]
+    packets = [packet_named(base) for base in (name, name + "_")]
     return [getattr(packet, n) for packet in packets if packet is not None for n in packet.overloads()]
 
 

@@ -9,7 +9,7 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.reduce.reduction import Spec
 from ...plan import caps
-from ..table import autocast, custom
+from ..table import autocast, custom, packet_named
 from .reduction import Reduction, normal_dims
 
 _UNSIGNED = {torch.uint8: 8, torch.uint16: 16, torch.uint32: 32, torch.uint64: 64}
@@ -83,7 +83,7 @@ def reduction(
 
         return reduce
 
-    packet = getattr(torch.ops.aten, aten)
+    packet = packet_named(aten)
     for name in packet.overloads():
         first, *others = getattr(packet, name)._schema.arguments
         kinds = {a.name: str(a.type) for a in others}
