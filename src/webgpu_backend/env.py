@@ -66,6 +66,9 @@ CLASS: str = _choice("WEBGPU_CLASS", ("", "gpu", "cpu"), "")
 MEMORY_LIMIT: int = _size("WEBGPU_MEMORY_LIMIT")
 """Bytes of device memory this process may take; 0 leaves it to the driver."""
 
+BLOCKING: bool = _flag("WEBGPU_BLOCKING")
+"""Wait for every dispatch: what a kernel reports is raised at the call that asked for it."""
+
 TUNING: str = os.environ.get("WEBGPU_TUNING", "").strip()
 """A file of tuning rows for matrix products, as `python -m benchmarks.tune` writes it; empty: the built-in ones."""
 
@@ -74,6 +77,7 @@ SWITCHES: dict[str, str] = {
     "WEBGPU_ADAPTER": "index or part of the name of the adapter to use",
     "WEBGPU_BASELINE": "1: default WebGPU limits and no optional features",
     "WEBGPU_CLASS": "gpu or cpu: use that class's kernel variants, whatever the adapter is",
+    "WEBGPU_BLOCKING": "1: wait for every kernel, so that an error is raised at the call that made it; slow",
     "WEBGPU_TUNING": "file of tuning rows for matrix products, made by `python -m benchmarks.tune`",
     "WEBGPU_MEMORY_LIMIT": "device memory this process may take, in bytes or as in 512M, 4G, 1.5GiB",
 }

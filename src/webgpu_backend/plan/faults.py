@@ -1,9 +1,17 @@
 """What a kernel's report of a bad index means: the operator, the dimension, and torch's words for it."""
 
+import os
+from inspect import currentframe
+from struct import pack
+
+import torch
+
+from .. import env
 from ..runtime import faults
 
 WRAPS = 1 << 31  # in a site: negative indices count from the end
 _DIM_BITS = 8
+_FIRST = 0x2B5D1  # numbers that parameters hold for no other reason: `_where` looks for them there
 _ops: list[str] = []
 _ids: dict[str, int] = {}
 
@@ -12,25 +20,52 @@ def site(op: str, dim: int, wraps: bool) -> int:
     """The word by which a kernel names the operator and the dimension it was indexing."""
     number = _ids.get(op)
     if number is None:
-        number = _ids[op] = len(_ops)
+        number = _ids[op] = _FIRST + len(_ops)
         _ops.append(op)
     return (WRAPS if wraps else 0) | number << _DIM_BITS | (dim & 0xFF)
 
 
-def _error(words: tuple[int, ...]) -> Exception:
+_LIBRARIES = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)), "<short form")
+
+
+def _caller() -> tuple | None:
+    """The innermost frame that is neither torch's nor ours: its code, and where in it."""
+    frame = currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def _line(code, instruction: int) -> str:
+    line = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
+    return f"{code.co_filename}:{line or code.co_firstlineno}"
+
+
+def _where(place: int, watched: dict[tuple, bytes]) -> str:
+    """The lines that called for kernels with this site."""
+    site = pack("<I", place)
+    found = [_line(*where) for (_, where), params in watched.items() if where is not None and site in params]
+    lines = list(dict.fromkeys(found))
+    return f", called at {' or '.join(lines[-3:])}" if lines else ""
+
+
+def _error(words: tuple[int, ...], watched: dict[tuple, bytes]) -> Exception:
     _, place, low, high, size = words[:5]
-    op, dim = _ops[(place & ~WRAPS) >> _DIM_BITS], place & 0xFF
+    op, dim = _ops[((place & ~WRAPS) >> _DIM_BITS) - _FIRST], place & 0xFF
     index = low | high << 32
     index -= (high >> 31) << 64
+    when = (
+        ""
+        if env.BLOCKING
+        else "; the device reports it when its results are waited for, with WEBGPU_BLOCKING=1 at once"
+    )
+    told = f"(in aten::{op}{_where(place, watched)}{when})"
     if op == "masked_scatter":
         return RuntimeError(
             "masked_scatter: expected at least as many elements in source as ones in the mask, but it "
-            f"has {size} and the mask asks for element {index}"
+            f"has {size} and the mask asks for element {index} {told}"
         )
-    return IndexError(
-        f"index {index} is out of bounds for dimension {dim} with size {size} (in aten::{op}; the device reports it "
-        "when its results are waited for)"
-    )
+    return IndexError(f"index {index} is out of bounds for dimension {dim} with size {size} {told}")
 
 
-faults.raised = _error
+faults.raised, faults.caller = _error, _caller

@@ -12,6 +12,7 @@ import torch
 from torch.autograd import forward_ad  # noqa: F401  for the short forms
 from torch.autograd.graph import increment_version
 
+from .. import env
 from .. import tensor as T
 from ..program import Plan, Step, Window
 from ..runtime.errors import BindingTooLarge
@@ -36,7 +37,8 @@ blocks = T.UNCONNECTED
 def connect() -> None:
     """Binds the short forms to the device, at first use."""
     global record, blocks
-    record, blocks = gpu().queue.record, gpu().pool.blocks
+    queue = gpu().queue
+    record, blocks = queue.record_and_wait if env.BLOCKING else queue.record, gpu().pool.blocks
 
 
 def ensure_connected() -> None:

@@ -24,7 +24,7 @@ class Block:
     `name`, `words` and `meta` are the frontend's: the description from which the next tensor on it is made.
     """
 
-    __slots__ = ("handle", "size", "uid", "heap", "pool", "nbytes", "capsule", "name", "words", "meta")
+    __slots__ = ("handle", "size", "uid", "heap", "pool", "nbytes", "capsule", "name", "words", "meta", "lost")
 
     def __init__(self, handle, size: int, uid: int = 0, heap: list[int] | None = None, pool=None):
         self.handle = handle
@@ -34,6 +34,7 @@ class Block:
         self.pool = pool
         self.nbytes = 0  # what its tensor asked for
         self.capsule = self.name = self.words = self.meta = None
+        self.lost: str | None = None  # why nobody may use what it holds, until it is given back: see `refusal`
 
 
 class Lease:

@@ -1,10 +1,10 @@
 """Device memory: blocks of fixed size classes, pooled, and the leases that tensors hold on them."""
 
-from heapq import heappop
+from heapq import heappop, heappush
 from threading import Lock
 
 from .blocks import Block, Lease, size_class
-from .errors import DeviceLost, OutOfMemory
+from .errors import DeviceError, DeviceLost, OutOfMemory
 from .native import NULL, checked, ffi, lib
 
 LARGE = 1 << 20  # from here on a free block of another class may serve
@@ -30,6 +30,9 @@ class Pool:
         self.free_uids: list[int] = []
         self.free: dict[int, list[int]] = {}
         self.descriptions: list[tuple] = []  # of released blocks: torch may still read their memory
+        self.lost: list[int] = []  # where blocks that were lost go when they are given back, to become free ones
+        self._heaps: dict[int, list[int]] = {}  # the free lists of these
+        self.log: list = []  # the queue's: which blocks were given out since which command
         self.lock = Lock()
         self.on_release = None  # called with the blocks about to be released
         self.dead: str | None = None
@@ -45,11 +48,13 @@ class Pool:
     @property
     def live(self) -> int:
         """Blocks that tensors hold."""
+        self._recover()
         pooled = sum(map(len, self.free.values()))
         return len(self.blocks) - _FIRST - len(self.free_uids) - pooled - self.adopted
 
     @property
     def bytes_pooled(self) -> int:
+        self._recover()
         return sum(len(heap) * min(size, self.max_buffer) for size, heap in self.free.items())
 
     def take(self, nbytes: int, size: int) -> Block:
@@ -59,6 +64,7 @@ class Pool:
         except (KeyError, IndexError):
             block = self._create(nbytes, size)
         block.nbytes = nbytes
+        self.log.append(block)
         self.allocations += 1
         live = self.bytes_live = self.bytes_live + nbytes
         if live > self.bytes_peak:
@@ -68,6 +74,8 @@ class Pool:
     def swap(self, lease: Lease, nbytes: int) -> Block:
         """Gives the lease a new block (a storage was resized); returns the old one, pooled but still readable."""
         block = lease.block
+        if block.lost:
+            raise DeviceError(block.lost)
         size = size_class(nbytes)
         if size != block.size:
             # The data pointers of the storage's tensors stay: the new block takes the old one's uid.
@@ -82,6 +90,24 @@ class Pool:
             self.bytes_live += nbytes - block.nbytes
             block.nbytes = nbytes
         return block
+
+    def lose(self, block: Block, why: str) -> None:
+        """What a block holds is lost, until it is given back."""
+        free = block.heap
+        if free is None:  # one of the runtime's own
+            return
+        self._heaps[block.uid] = free
+        block.lost, block.heap = why, self.lost
+        if block.uid in free:  # its owner is gone
+            block.lost, block.heap = None, free
+
+    def _recover(self) -> None:
+        """Blocks that were lost and have been given back become free ones."""
+        while self.lost:
+            block = self.blocks[heappop(self.lost)]
+            block.lost = None
+            block.heap = self._heaps.pop(block.uid)
+            heappush(block.heap, block.uid)
 
     def release_free(self, keep: int = 0) -> int:
         """Hands pooled blocks back to the driver, the largest first, until `keep` bytes are left; returns the bytes."""
@@ -114,6 +140,7 @@ class Pool:
     def _create(self, nbytes: int, size: int) -> Block:
         if self.dead:
             raise DeviceLost(self.dead)
+        self._recover()
         block = self._larger(size) if size >= LARGE else None
         if block is not None:
             return block

@@ -3,7 +3,7 @@ whenever it waits anyway.
 
 Kernels bind the words last, as `faults: array<atomic<u32>>`. The first bad index claims them: word 0 is 1, then the
 site, the index (low and high word) and the size it had to be below. Nothing is read or written at a bad index. What a
-site means is its owner's to say: `raised` is replaced by who knows.
+site means, and which line of a program called, is for others to say: `raised` and `caller` are replaced by who knows.
 """
 
 from .errors import Fault
@@ -12,6 +12,22 @@ WORDS = 8
 BYTES = 4 * WORDS
 
 
-def raised(words: tuple[int, ...]) -> Exception:
+_MOST_WATCHED = 256
+
+
+def caller():
+    """Where the program is, for `raised` to tell."""
+    return None
+
+
+def watch(watched: dict[tuple, bytes], name: str, params: bytes) -> None:
+    """Notes that a kernel was recorded which may report a bad index: its name and where, and its parameters, in which
+    its site is."""
+    if len(watched) >= _MOST_WATCHED:
+        del watched[next(iter(watched))]
+    watched[name, caller()] = params
+
+
+def raised(words: tuple[int, ...], watched: dict[tuple, bytes]) -> Exception:
     """The exception for a set of fault words."""
     return Fault(words)

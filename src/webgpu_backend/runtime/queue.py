@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ..program import Caps, Program, Step, Window
-from . import faults, transfer
+from . import faults, refusal, transfer
 from .blocks import Block
 from .buffers import USAGE, Pool
 from .clock import Clock
@@ -72,10 +72,12 @@ class Queue:
         self._opened: list = []  # the pass
         self.bound: Pipeline | None = None
         self.bound_params: bytes | None = None
-        self.used: list[tuple] = []  # the buffers of each command in the open batch
+        self.log: list = []  # the commands of the open batch, as in `refusal`
         self._looked = 0  # how many of them an upload has asked about, and the blocks of these
         self._seen: set[Block] = set()
         self.closed: list = []  # commands of batches that are ended and not yet submitted
+        self._alone = False  # what is recorded is submitted alone, and raises where it is refused
+        self.refused: DeviceError | None = None  # to be raised at the next wait
         self.count = 0
         self.limit = FIRST_BATCH
         self.more = 0  # by which the limit grows; 0: it doubles
@@ -105,10 +107,11 @@ class Queue:
         self._arena = None
         self._arena_used = 0
         self._staging: dict[int, object] = {}
-        self.watched = False  # a kernel that may report a bad index has been recorded since the last look
+        self.watched: dict[tuple, bytes] = {}  # kernels that may report a bad index, recorded since the last look
         self._faults: Block | None = None
         self._transfer = transfer.Transfer(self)
-        pool.on_release = self._forget
+        pool.on_release = self.forget
+        pool.log = self.log
         pipelines.on_release = self._forget_pipelines
 
     # -- dispatches
@@ -138,10 +141,10 @@ class Queue:
                         self._set_uniform(encoder, params)
                     self.bound_params = params
                 x, y, z = step.grid
+                self.log.append((step, buffers, params))
                 _dispatch(encoder, x, y, z)
-                self.used.append(buffers)
                 if pipeline.guarded:
-                    self.watched = True
+                    faults.watch(self.watched, pipeline.name, params)
                 if self.recording is not None:
                     self.recording.append(Recorded(step, buffers, params))
                     if self.clock is not None:
@@ -159,8 +162,33 @@ class Queue:
             except BaseException:
                 # Perhaps an interrupt between two calls into the library: nobody knows what is bound.
                 self.bound = None
-                self.used.append(buffers)
                 raise
+
+    def record_and_wait(self, step: Step, buffers: tuple, params: bytes) -> None:
+        """As record; what is wrong is raised here (WEBGPU_BLOCKING)."""
+        with self.lock:
+            self.record(step, buffers, params)
+            self.synchronize()
+
+    def attempt(self, step: Step, buffers: tuple, params: bytes) -> None:
+        """As record, for a dispatch that the adapter may refuse: then it is raised here, and nothing has changed."""
+        with self.lock:
+            self.flush()
+            self.raise_refused()
+            self._alone = True
+            try:
+                self.do(step, buffers, params)
+            finally:
+                self._alone = False
+
+    def do(self, what, buffers: tuple, detail) -> None:
+        """A command of the log, alone."""
+        with self.lock:
+            if isinstance(what, Step):
+                self.record(what, buffers, detail)
+            else:
+                getattr(self, f"_{what}")(*buffers, *detail)
+            self.flush()
 
     def _prepare(self, program: Program, buffers: tuple):
         """What record looks up: compiles and binds what is new."""
@@ -243,6 +271,8 @@ class Queue:
         for buffer in buffers:
             if buffer is None:
                 raise NoBuffer(pipeline.name)
+            if (buffer.block if type(buffer) is Window else buffer).lost:
+                raise DeviceError(f"{pipeline.name}: {refusal.blocks_of((buffer,))[0].lost}")
             if buffer.size > limit:
                 raise BindingTooLarge(
                     f"{pipeline.name}: a tensor of {buffer.size} bytes does not fit one binding "
@@ -280,24 +310,25 @@ class Queue:
                 lib.wgpuBindGroupRelease(layout.groups.pop(key))
                 self.bind_groups -= 1
 
-    def _forget(self, blocks: list[Block]) -> None:
+    def forget(self, blocks: list[Block]) -> None:
+        """Drops the bind groups of some blocks."""
         gone = set(blocks)
         with self.lock:
-            self._drop_groups(lambda key: any((b.block if type(b) is Window else b) in gone for b in key))
+            self._drop_groups(lambda key: any(b in gone for b in refusal.blocks_of(key)))
 
     # -- submitting and waiting
 
     def flush(self) -> None:
-        """Submits what is recorded. A batch that fails validation is dropped whole, and raises."""
+        """Submits what is recorded. A batch that is refused is done again in parts: see `refusal`."""
         with self.lock:
             if self.encoder is not None or self.closed:
                 self._submit()
 
     def _submit(self) -> None:
         """An interrupt (control-C) may fall between any two calls: what is closed is kept until it is submitted."""
-        batch = self.count
+        batch, log, error = self.count, [], None
         if self.encoder is not None:
-            self._close()
+            log, error = self._close()
         while self.closed:
             command = self._command[0] = self.closed[0]
             error_handler.capture("submit")
@@ -307,17 +338,20 @@ class Queue:
                 lib.wgpuQueueSubmit(self.queue, 1, self._command)
             finally:
                 del self.closed[0]
-                error = error_handler.release("submit")
+                late = error_handler.release("submit")
             lib.wgpuCommandBufferRelease(command)
-            if error is not None:
-                raise classify(error[0], f"submitting {batch} dispatches: {error[1]}")
+            if late is not None:
+                raise classify(late[0], f"submitting {batch} dispatches: {late[1]}")
+        if error is not None:
+            self._repeat(log, error)
 
-    def _close(self) -> None:
-        """Ends the open batch and puts its commands with those to be submitted."""
+    def _close(self) -> tuple[list, DeviceError | None]:
+        """Ends the open batch and puts its commands with those to be submitted. Where they are refused, the log of them
+        and the reason."""
         self._end_pass()
         if self._ring_used:
             _write_buffer(self.queue, self._ring_block.handle, 0, ffi.from_buffer(self._ring), self._ring_used)
-        batch, encoder = self.count, self.encoder
+        batch, encoder, log = self.count, self.encoder, []
         keep, finish = self.closed.extend, map(_finish, (encoder,), (NULL,))
         error_handler.capture("batch")
         try:
@@ -327,14 +361,40 @@ class Queue:
             error = error_handler.release("batch")
             self._submitted += batch
             self.submits += 1
-            self.count = self._ring_used = self._arena_used = self._looked = 0
-            self.used.clear()
-            self._seen.clear()
+            self.count = self._ring_used = self._looked = 0
             if error is not None:
                 self.closed.pop()
+                log += self.log
+            else:
+                self._arena_used = 0
+            self.log.clear()
+            self._seen.clear()
         lib.wgpuCommandEncoderRelease(encoder)
-        if error is not None:
-            raise classify(error[0], f"a batch of {batch} dispatches was refused: {error[1]}")
+        if error is None:
+            return log, None
+        name = f" ({refusal.name_of(log[-1][0])})" if batch == 1 and log else ""
+        return log, classify(error[0], f"a batch of {batch} dispatches{name} was refused: {error[1]}")
+
+    def _repeat(self, log: list, error: DeviceError) -> None:
+        """A batch was refused: does what it can of it."""
+        if self._alone or isinstance(error, DeviceLost):
+            raise error
+        watchers = self.recording, self.clock
+        self.recording = self.clock = None
+        self._alone = True
+        try:
+            found = refusal.repeat(self, log)
+            self.refused = self.refused or found
+        finally:
+            self._alone = False
+            self.recording, self.clock = watchers
+            self._arena_used = 0
+
+    def raise_refused(self) -> None:
+        """Raises what is known of refused work and not told yet."""
+        if self.refused is not None:
+            error, self.refused = self.refused, None
+            raise error
 
     def synchronize(self) -> None:
         with self.lock:
@@ -342,6 +402,7 @@ class Queue:
                 self._read_chunk(self._faults, 0, ffi.new("char[]", faults.BYTES), faults.BYTES)
                 return
             self.flush()
+            self.raise_refused()
             self._wait()
 
     def is_idle(self) -> bool:
@@ -365,9 +426,10 @@ class Queue:
     # -- copies between host and device
 
     def _is_used(self, block: Block) -> bool:
-        for buffers in self.used[self._looked :]:
-            self._seen.update([b.block if type(b) is Window else b for b in buffers])
-        self._looked = len(self.used)
+        for entry in self.log[self._looked :]:
+            if entry.__class__ is tuple:
+                self._seen.update(refusal.blocks_of(entry[1]))
+        self._looked = len(self.log)
         return block in self._seen
 
     def write(self, block: Block, offset: int, pointer, nbytes: int) -> None:
@@ -379,7 +441,11 @@ class Queue:
         with self.lock:
             if self.dead:
                 raise DeviceLost(self.dead)
+            if block.lost:
+                raise DeviceError(block.lost)
             self.bytes_uploaded += nbytes
+            if self.encoder is None:
+                self.log.clear()
             if self.encoder is not None and self._is_used(block):
                 if nbytes <= ARENA_BYTES - self._arena_used:
                     self._write_staged(block, offset, pointer, nbytes)
@@ -399,29 +465,49 @@ class Queue:
         at = self._arena_used
         self._arena_used = at + nbytes
         _write_buffer(self.queue, self._arena, at, ffi.cast("void *", pointer), nbytes)
-        lib.wgpuCommandEncoderCopyBufferToBuffer(self._open_encoder(), self._arena, at, block.handle, offset, nbytes)
+        self._upload(block, at, offset, nbytes)
+
+    def _upload(self, block: Block, at: int, offset: int, nbytes: int) -> None:
+        encoder = self._open_encoder()
+        self.log.append(("upload", (block,), (at, offset, nbytes)))
+        lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, self._arena, at, block.handle, offset, nbytes)
 
     def copy(self, source: Block, source_offset: int, target: Block, target_offset: int, nbytes: int) -> None:
         """Device to device, byte ranges that are multiples of four and do not overlap within one block."""
         with self.lock:
-            encoder = self._open_encoder()
-            lib.wgpuCommandEncoderCopyBufferToBuffer(
-                encoder, source.handle, source_offset, target.handle, target_offset, nbytes
-            )
-            self.used.append((source, target))
+            if source.lost or target.lost:
+                raise DeviceError(source.lost or target.lost)
+            self._copy(source, target, source_offset, target_offset, nbytes)
             self.copies += 1
+
+    def _copy(self, source: Block, target: Block, source_offset: int, target_offset: int, nbytes: int) -> None:
+        encoder = self._open_encoder()
+        self.log.append(("copy", (source, target), (source_offset, target_offset, nbytes)))
+        lib.wgpuCommandEncoderCopyBufferToBuffer(
+            encoder, source.handle, source_offset, target.handle, target_offset, nbytes
+        )
 
     def clear(self, block: Block, offset: int, nbytes: int) -> None:
         with self.lock:
-            lib.wgpuCommandEncoderClearBuffer(self._open_encoder(), block.handle, offset, nbytes)
-            self.used.append((block,))
+            if block.lost:
+                raise DeviceError(block.lost)
+            self._clear(block, offset, nbytes)
             self.copies += 1
+
+    def _clear(self, block: Block, offset: int, nbytes: int) -> None:
+        encoder = self._open_encoder()
+        self.log.append(("clear", (block,), (offset, nbytes)))
+        lib.wgpuCommandEncoderClearBuffer(encoder, block.handle, offset, nbytes)
 
     def read(self, block: Block, offset: int, pointer, nbytes: int) -> None:
         """A block to host memory, after everything recorded so far. Offset is a multiple of four."""
         with self.lock:
+            if block.lost:
+                raise DeviceError(block.lost)
             at = 0
             if nbytes >= transfer.LARGE:
+                self.flush()
+                self.raise_refused()
                 at = nbytes - 4096 & ~3  # the rest goes the way that looks at the fault words
                 self._transfer.download(block, offset, int(pointer), at)
             self._read_chunk(block, offset + at, ffi.cast(_CHARS, pointer + at), nbytes - at)
@@ -429,7 +515,8 @@ class Queue:
 
     def _read_chunk(self, block: Block, offset: int, target, nbytes: int) -> None:
         size = end = (nbytes + 3) & ~3
-        watched = self.watched
+        self.raise_refused()
+        watched = dict(self.watched)
         if watched:
             end += faults.BYTES
         wanted, staging = self._staging_for(end)
@@ -438,6 +525,9 @@ class Queue:
         if watched:
             lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, self._faults.handle, 0, staging, size, faults.BYTES)
         self._submit()
+        if self.refused is not None:  # the copies too
+            self._staging[wanted] = staging
+            self.raise_refused()
         status = self._status
         status[0] = 0
         error = None
@@ -458,10 +548,10 @@ class Queue:
         lib.wgpuBufferUnmap(staging)
         self._staging[wanted] = staging
         if watched:
-            self.watched = False
+            self.watched.clear()
         if words[0]:
             self.clear(self._faults, 0, faults.BYTES)
-            raise faults.raised(words)
+            raise faults.raised(words, watched)
 
     def _staging_for(self, size: int):
         """A size class and a buffer of it, which is the reader's until it is unmapped again: a wait may be interrupted,

@@ -112,4 +112,7 @@ class Transfer:
     def _encode(self, source: Any, source_offset: int, target: Any, target_offset: int, nbytes: int) -> None:
         encoder = self.queue._open_encoder()
         lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, source, source_offset, target, target_offset, nbytes)
+        before = self.queue.refused
         self.queue.flush()
+        if self.queue.refused is not before:  # this copy: nothing else is in the batch
+            self.queue.raise_refused()

@@ -1,6 +1,7 @@
 """`torch.webgpu.compile_shader`: a user's own WGSL as functions of tensors and numbers."""
 
 import re
+from operator import ge
 from struct import pack
 
 import torch
@@ -29,6 +30,7 @@ class Kernel:
         self.fields = fields
         self.workgroup_size = size
         self.__name__ = program.entry
+        self._accepted = (1 << 62,) * len(names)  # bytes that were enough for each tensor
 
     def __call__(self, *args, threads: int | tuple[int, ...] | None = None) -> None:
         """`threads`: how many invocations are wanted, at least, per dimension; by default the elements of the first
@@ -50,9 +52,30 @@ class Kernel:
                 raise TypeError(f"{self.__name__}(): {name} must be a number that fits {kind}: {error}") from None
         if any(b is None for b in buffers):
             return
+        self._check_aliases(buffers)
         groups = self._groups(threads if threads is not None else tensors[0].numel())
         if 0 not in groups:
-            launch(Step(self.program, params, groups), *buffers)
+            self._launch(Step(self.program, params, groups), buffers)
+
+    def _check_aliases(self, buffers: list[Window]) -> None:
+        """WebGPU refuses a dispatch that reads and writes one buffer by two bindings, and all that is recorded with it."""
+        written = {b.block: name for name, a, b in zip(self.names, self.program.access, buffers) if a == "w"}
+        for name, access, buffer in zip(self.names, self.program.access, buffers):
+            if access == "r" and buffer.block in written:
+                raise ValueError(
+                    f"{self.__name__}(): {name} is read and {written[buffer.block]} is written, but both lie in the "
+                    f"same storage; pass {name}.clone()"
+                )
+
+    def _launch(self, step: Step, buffers: list[Window]) -> None:
+        """A text may want more bytes of a binding than are there, which only the adapter knows: the smallest buffers
+        so far are tried alone, so that nothing else is refused with them."""
+        sizes = tuple([b.size for b in buffers])
+        if all(map(ge, sizes, self._accepted)) or any(b.block.handle is None for b in buffers):
+            launch(step, *buffers)
+            return
+        gpu().queue.attempt(step, tuple(buffers), step.params)
+        self._accepted = tuple(map(min, sizes, self._accepted))
 
     def _buffer(self, name: str, access: str, tensor) -> Window | None:
         if not isinstance(tensor, torch.Tensor):
