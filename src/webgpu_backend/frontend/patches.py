@@ -74,8 +74,9 @@ ROWS: tuple[Row, ...] = (
     _needed("torch._C._acc.PrivateUse1Hooks", "has is_available is_built has_primary_context", "the device's hooks"),
     _needed("torch._C._acc.DeviceGuard", "has type_", "the device's guard"),
     _needed("torch._C._autograd.DeviceType.PrivateUse1", "", "the kind of device that the guard answers with"),
-    _needed("torch._C.DispatchKey", "has CPU PrivateUse1 SparseCPU AutocastPrivateUse1 CompositeImplicitAutograd "
-            "CompositeExplicitAutograd", "kernels by dispatch key"),
+    _needed("torch._C.DispatchKey", "has CPU PrivateUse1 AutogradPrivateUse1 SparseCPU AutocastPrivateUse1 "
+            "CompositeImplicitAutograd CompositeExplicitAutograd PythonTLSSnapshot PythonDispatcher",
+            "kernels by dispatch key"),
     _needed("torch._C._from_dlpack", "builtin", "tensors over the device's memory"),
     _needed("torch._C._dynamo.guards._reinterpret_tensor", "builtin", "views of them"),
     _needed("torch._C._dynamo.guards.TensorGuards", "class", "comparing the metadata of many tensors at once"),
@@ -185,6 +186,9 @@ ROWS: tuple[Row, ...] = (
     _relied("torch._C._increment_version", "builtin", "versions of tensors that are written"),
     _relied("torch._C._set_conj", "builtin", "planning with conjugated tensors"),
     _relied("torch._C._set_neg", "builtin", "planning with negated tensors"),
+    _relied("torch._C._dispatch_keyset_full_after", "builtin", "tensor subclasses, which see torch's composites"),
+    _relied("torch._C._dispatch_get_registrations_for_dispatch_key", "builtin",
+            "tensor subclasses, which see torch's composites"),
     _relied("torch._C._dispatch_get_all_op_names", "builtin", "the list of operators in the docs"),
     _relied("torch.autograd.profiler_util.EventList", "uses _use_device", "kernels in torch.profiler's tables"),
     # -- torch.compile: our backend by its name, and in the place of Inductor, which has no code generator for the

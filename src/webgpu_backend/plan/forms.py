@@ -35,7 +35,7 @@ class Pattern:
     written: tuple[int, ...] = ()
     returned: tuple[int, ...] | None = None  # arguments that are the result; None: what the plan makes
     marked: str = ""  # the method that takes conjugated and negated views; empty: none come
-    composite: bool = False  # torch's composite takes tensors that are not plain, and tangents
+    composite: bool = False  # torch's composite takes tangents, and what is under a transform
     graded: bool = False  # called above autograd: `op.graded` takes what is differentiated
     mixed: bool = False  # a number may stand for any tensor but the first: `op.forms` has a form for that
     rest: bool = False  # more arguments may come: `op.more` takes them
@@ -205,10 +205,9 @@ class _Writer:
         for i in self.tensors[1:] if p.mixed else ():
             kinds = p.kinds[:i] + "p" + p.kinds[i + 1 :]
             lines += [f"if {names[i]}.__class__ in NUMBERS:", f"    return op.forms[{kinds!r}]({', '.join(names)})"]
-        first = next((names[i] for i in self.tensors), None)
-        if p.composite and first is not None:
+        if p.composite and self.tensors:
             transforms = " or transforms_active()" if p.graded else ""
-            lines += [f"if {first}.__class__ not in PLAIN or forward_ad._current_level >= 0{transforms}:"]
+            lines += [f"if forward_ad._current_level >= 0{transforms}:"]
             lines += ["    " + self._call("traced", key=False)]
         if p.graded:
             wanted = " or ".join(self._requires_grad(i) for i in self.tensors)

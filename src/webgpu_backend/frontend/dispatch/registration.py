@@ -14,7 +14,6 @@ from ...ops.table import (
     COMPLETE,
     CUSTOM,
     POINTWISE,
-    TRACED,
     Choice,
     Custom,
     Pointwise,
@@ -24,17 +23,16 @@ from ...ops.table import (
 from ...plan import Operator
 from ...plan.forms import pattern_of, short_form
 from ...runtime.errors import BindingTooLarge
-from ..graphs import backend
-from . import autocast, fallback, oversize, sparse
+from . import autocast, fallback, oversize, sparse, subclasses
 
 _libraries: dict[str, torch.library.Library] = {}  # by namespace
 
 
-def implement(overload, kernel, key: str = "PrivateUse1") -> None:
+def implement(overload, kernel, key: str = "PrivateUse1", **options) -> None:
     space = overload.namespace
     if space not in _libraries:
         _libraries[space] = torch.library.Library(space, "IMPL")
-    _libraries[space].impl(overload, kernel, key)
+    _libraries[space].impl(overload, kernel, key, **options)
 
 
 def register() -> None:
@@ -60,6 +58,7 @@ def register() -> None:
             register_custom(entry, overload)
         else:
             makers.append((entry, overload))
+    subclasses.register(implement)
     for entry, overload in makers:
         register_custom(entry, overload)
 
@@ -101,31 +100,17 @@ def _guarded(overload, call):
     return kernel
 
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-_NO_DISPATCH = torch.Tensor.__torch_dispatch__
-
-
-def _dispatches(x) -> bool:
-    """A tensor whose class takes operators into its own hands, as those that trace do: they see torch's composites."""
-    return isinstance(x, torch.Tensor) and x.__class__.__torch_dispatch__ is not _NO_DISPATCH
-
-
 def _guarded_composite(overload, call):
     """Where torch has a composite, that takes what a kernel refuses: above autograd the CPU tier would lose the
-    gradient, and below it the composite's parts are on the device. Tracing sees it too: its tensors have no memory.
+    gradient, and below it the composite's parts are on the device.
     """
 
     composite = overload.has_kernel_for_dispatch_key(_COMPOSITE)
-    traced = TRACED.get(overload.name().removeprefix("aten::"))
 
     def kernel(*args, **kwargs):
         try:
             if composite and (forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()):
                 raise Unsupported("webgpu: tangents and transforms go through what torch knows")
-            if composite and any([x.__class__ not in _PLAIN and _dispatches(x) for x in args]):
-                if traced is not None and backend.tracing:
-                    return traced(*args, **kwargs)
-                raise Unsupported("webgpu: a graph is made of what torch knows")
             return call(*args, **kwargs)
         except (Unsupported, BindingTooLarge) as error:
             if isinstance(error, BindingTooLarge) and oversize.rule_of(overload.name().removeprefix("aten::")):
