@@ -6,11 +6,20 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 from ... import kernels
+from .double import doubled
 
 _FUNCTION = re.compile(r"^fn (\w+)\(([^)]*)\)(?:\s*->\s*([^{]+?))?\s*\{.*?^\}", re.M | re.S)
 _CONST = re.compile(r"^const (\w+)[^;]*?;[ \t]*$", re.M | re.S)
 _STRUCT = re.compile(r"^struct (\w+)\s*\{.*?^\}", re.M | re.S)
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
+# Functions of f32 whose text, with the types exchanged, is as good for f64. So is all of complex64 for complex128.
+_FOR_BOTH = {
+    f"f32_{name}" for name in (
+        "entr", "legendre_polynomial_p", "laguerre_polynomial_l", "logaddexp", "logit", "polygamma", "xlog1py", "xlogy",
+        "zeta", "chebyshev_recurrence", *(f"{shifted}chebyshev_polynomial_{kind}" for kind in "tuvw"
+                                          for shifted in ("", "shifted_")),
+    )
+} | {"F32_DEGREES"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,14 @@ def items() -> dict[str, Item]:
         for keyword, pattern in (("const", _CONST), ("struct", _STRUCT)):
             for m in pattern.finditer(source):
                 found[m.group(1)] = _item(keyword, m)
-    return found
+    twins = [_twin(item) for name, item in found.items() if name in _FOR_BOTH or name.startswith("c64_")]
+    return {twin.name: twin for twin in twins} | found
+
+
+def _twin(item: Item) -> Item:
+    """The item of the next wider type."""
+    signature = tuple(doubled(text) for text in item.args), doubled(item.result)
+    return Item(item.keyword, doubled(item.name), doubled(item.rest), *signature)
 
 
 def _item(keyword: str, m: re.Match, *signature) -> Item:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection
 from struct import Struct, pack
 
-_F32, _U32, _U64 = Struct("<f"), Struct("<I"), Struct("<Q")
+_F32, _F64, _U32, _U64 = Struct("<f"), Struct("<d"), Struct("<I"), Struct("<Q")
 _BITS = {"uint8": 8, "int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
-_WORDS = {"i64": 2, "u64": 2, "n64": 2, "nu64": 2, "c64": 2, "f64": 3}  # of a carrier; others have one
+_WORDS = {"i64": 2, "u64": 2, "n64": 2, "nu64": 2, "c64": 2, "f64": 2}  # of a carrier; others have one
 
 
 def packed(words: Collection[int]) -> bytes:
@@ -58,13 +58,10 @@ def _pack_c64(value) -> bytes:
 
 
 def _pack_f64(value) -> bytes:
-    rest, words = float(value), b""
-    for _ in range(3):
-        word = _pack_f32(rest)
-        part = _F32.unpack(word)[0]
-        words += word
-        rest = rest - part if part - part == 0.0 else 0.0
-    return words
+    try:
+        return _F64.pack(value)
+    except OverflowError:  # an integer beyond any float
+        return _F64.pack(float("inf") if value > 0 else float("-inf"))
 
 
 PACKERS = {
@@ -81,9 +78,9 @@ PACKERS = {
 
 def scalar_fields(name: str, carrier: str) -> list[str]:
     """Parameter fields that hold a number of a carrier, as `PACKERS` lays it out."""
-    kind = {"f32": "f32", "i32": "i32", "c64": "f32", "f64": "f32"}.get(carrier, "u32")
+    kind = {"f32": "f32", "i32": "i32", "c64": "f32"}.get(carrier, "u32")
     if carrier in _WORDS:
-        return [f"s_{name}_{part}: {kind}" for part in "xyz"[: _WORDS[carrier]]]
+        return [f"s_{name}_{part}: {kind}" for part in "xyzw"[: _WORDS[carrier]]]
     return [f"s_{name}: {kind}"]
 
 
@@ -100,6 +97,5 @@ def scalar_text(name: str, carrier: str) -> str:
     if carrier == "nu64":
         return f"u64(n64_load(p.s_{name}_x, p.s_{name}_y))"
     if carrier == "f64":
-        # Three f32 whose sum is the value: no bitcast from two words to f64 is to be had.
-        return f"(f64(p.s_{name}_x) + f64(p.s_{name}_y) + f64(p.s_{name}_z))"
+        return f"f64_load(p.s_{name}_x, p.s_{name}_y)"
     return f"p.s_{name}"

@@ -1,0 +1,215 @@
+"""float64 where the adapter has it: numbers of its whole range, functions to the last places, everything on the device.
+
+References are mpmath's with many more digits, and the CPU's float64.
+"""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests import needs
+
+needs.feature("f64")
+
+DOUBLE = torch.float64
+LIMITS = torch.finfo(DOUBLE)
+NUMBERS = (
+    1e300,
+    -1e300,
+    1e-300,
+    5e-324,
+    LIMITS.tiny,
+    LIMITS.max,
+    LIMITS.min,
+    1 / 3,
+    -0.0,
+    math.inf,
+    math.nan,
+    2**62 + 1,
+)
+
+
+def ones(device):
+    return torch.ones(3, dtype=DOUBLE, device=device)
+
+
+WITH_NUMBERS = {
+    "full": lambda d, v: torch.full((3,), v, dtype=DOUBLE, device=d),
+    "fill_": lambda d, v: ones(d).fill_(v),
+    "add": lambda d, v: ones(d) + v,
+    "mul": lambda d, v: ones(d) * v,
+    "lt": lambda d, v: ones(d) < v,
+    "where": lambda d, v: torch.where(ones(d) > 0, v, ones(d)),
+    "clamp": lambda d, v: ones(d).clamp(min=v),
+    "masked_fill": lambda d, v: ones(d).masked_fill(ones(d) > 0, v),
+    "addcmul": lambda d, v: torch.addcmul(ones(d), ones(d), ones(d), value=v),
+    "addmm": lambda d, v: torch.addmm(ones(d)[None, :1], ones(d)[None, :1], ones(d)[None, :1], alpha=v),
+    "pad": lambda d, v: F.pad(ones(d), (1, 2), value=v),
+    "index_fill": lambda d, v: ones(d).index_fill(0, torch.tensor([1], device=d), v),
+    "scatter": lambda d, v: ones(d).scatter(0, torch.tensor([1], device=d), v),
+    "lerp": lambda d, v: torch.lerp(ones(d), 2 * ones(d), v),
+    "nan_to_num": lambda d, v: torch.nan_to_num(ones(d) * math.nan, nan=v),
+    "foreach": lambda d, v: torch._foreach_mul([ones(d)], v)[0],
+    "sum": lambda d, v: (ones(d)[:1] * v).sum(),
+    "amax": lambda d, v: (ones(d) * v).amax(),
+}
+
+
+@pytest.mark.parametrize("name", WITH_NUMBERS)
+def test_numbers_keep_all_their_bits(name):
+    call = WITH_NUMBERS[name]
+    for value in NUMBERS:
+        got, want = call("webgpu", value).cpu(), call("cpu", value)
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True, msg=lambda m, v=value: f"{v}: {m}")
+
+
+# -- functions
+
+rng = np.random.default_rng(5)
+
+
+def between(low, high, n=120):
+    return rng.uniform(low, high, n)
+
+
+def powers(low, high, n=120):
+    """Numbers whose logarithm to base 10 lies between two."""
+    return 10.0 ** rng.uniform(low, high, n)
+
+
+def both_signs(x):
+    return np.concatenate([x, -x])
+
+
+ANGLES = np.concatenate(
+    [both_signs(between(0, 10)), both_signs(powers(-10, 22)), powers(5, 308), np.arange(1, 120) * (np.pi / 2)]
+)
+NEAR_ONE = 1 + both_signs(powers(-15.9, -1))
+SMALL = both_signs(powers(-320, 0))
+ANY = np.concatenate([powers(-320, 308), between(0.5, 2), np.abs(NEAR_ONE)])
+UNIT = np.concatenate([between(-1, 1), SMALL, 1 - powers(-16, -1), -1 + powers(-16, -1)])
+# Function, mpmath's, arguments, units in the last place.
+FUNCTIONS = {
+    "sin": (mpmath.sin, ANGLES, 1),
+    "cos": (mpmath.cos, ANGLES, 1),
+    "tan": (mpmath.tan, ANGLES, 1.5),
+    "asin": (mpmath.asin, UNIT, 1),
+    "acos": (mpmath.acos, UNIT, 1),
+    "atan": (mpmath.atan, np.concatenate([between(-5, 5), SMALL, powers(0, 308)]), 1),
+    "exp": (mpmath.exp, np.concatenate([between(-5, 5), between(-745, 709.7), SMALL]), 1),
+    "exp2": (lambda x: mpmath.mpf(2) ** x, np.concatenate([between(-5, 5), between(-1074, 1023.9), SMALL]), 1),
+    "expm1": (mpmath.expm1, np.concatenate([between(-2, 2), between(-50, 709.7), SMALL]), 1),
+    "log": (mpmath.log, ANY, 1.5),
+    "log2": (lambda x: mpmath.log(x, 2), ANY, 1.5),
+    "log10": (lambda x: mpmath.log(x, 10), ANY, 1.5),
+    "log1p": (mpmath.log1p, np.concatenate([between(-1, 2), SMALL[SMALL > -1], powers(0, 308)]), 1.5),
+    "sinh": (mpmath.sinh, np.concatenate([between(-5, 5), between(-710, 710), SMALL]), 2),
+    "cosh": (mpmath.cosh, np.concatenate([between(-5, 5), between(-710, 710), SMALL]), 2),
+    "tanh": (mpmath.tanh, np.concatenate([between(-5, 5), between(-30, 30), SMALL]), 2),
+    "asinh": (mpmath.asinh, np.concatenate([between(-5, 5), SMALL, powers(0, 308)]), 2),
+    "acosh": (mpmath.acosh, np.concatenate([between(1, 6), 1 + powers(-15.9, 10), powers(0, 308)]), 2),
+    "atanh": (mpmath.atanh, UNIT[np.abs(UNIT) < 1], 1.5),
+    "sigmoid": (lambda x: 1 / (1 + mpmath.exp(-x)), np.concatenate([between(-10, 10), between(-700, 700)]), 2),
+    "rsqrt": (lambda x: 1 / mpmath.sqrt(x), ANY, 1.5),
+    "erf": (mpmath.erf, np.concatenate([between(-6, 6), SMALL]), 1),
+    "erfc": (mpmath.erfc, np.concatenate([between(-6, 6), between(0, 26.5), SMALL]), 3),
+    "lgamma": (lambda x: mpmath.loggamma(x).real, np.concatenate([between(0, 200), between(0.5, 10), NEAR_ONE]), 4.5),
+    "digamma": (mpmath.digamma, np.concatenate([between(0.01, 1.3), between(1.6, 200)]), 4),
+    "erfinv": (mpmath.erfinv, between(-0.99, 0.99, 60), 3),
+}
+OF_TWO = {
+    "atan2": (mpmath.atan2, powers(-100, 100), both_signs(powers(-100, 100, 60)), 2),
+    "hypot": (mpmath.hypot, np.concatenate([powers(-320, 150), between(-5, 5)]),
+              np.concatenate([powers(-320, 150), between(-5, 5)]), 1.5),
+    "pow": (lambda a, b: mpmath.mpf(a) ** b, np.concatenate([powers(-100, 100), between(0.9, 1.1), between(0, 5)]),
+            np.concatenate([between(-2.5, 2.5), between(-3000, 3000), np.round(between(-40, 40))]), 1),
+}  # fmt: skip
+
+
+def worst(got: torch.Tensor, reference, *arguments) -> float:
+    """The largest error in units in the last place of what is right."""
+    most = 0.0
+    with mpmath.workprec(1200):  # of the arguments of trigonometric functions, which reduce 1e308 themselves
+        for value, *x in zip(got.tolist(), *arguments):
+            want = reference(*[mpmath.mpf(float(part)) for part in x])
+            near = float(want)
+            if math.isinf(near) or near == 0:
+                assert value == near, x
+                continue
+            assert math.isfinite(value), x
+            most = max(most, float(abs(mpmath.mpf(value) - want) / float(np.spacing(abs(near)))))
+    return most
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_to_the_last_place(name):
+    reference, x, ulps = FUNCTIONS[name]
+    assert worst(getattr(torch, name)(torch.tensor(x).to("webgpu")).cpu(), reference, x) <= ulps
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_functions_of_two_to_the_last_place(name):
+    reference, x, y, ulps = OF_TWO[name]
+    got = getattr(torch, name)(torch.tensor(x).to("webgpu"), torch.tensor(y).to("webgpu"))
+    assert worst(got.cpu(), reference, x, y) <= ulps
+
+
+SPECIAL = torch.tensor(
+    [0.0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 2.5, 1e-17, -1e-17, 5e-324, -5e-324, 1e-310, LIMITS.tiny, LIMITS.max,
+     LIMITS.min, 4503599627370497.5, 1e22, -746.0, 710.0, math.inf, -math.inf, math.nan], dtype=DOUBLE,
+)  # fmt: skip
+
+
+def assert_same(got: torch.Tensor, want: torch.Tensor, rtol: float = 2e-15) -> None:
+    got = got.cpu()
+    torch.testing.assert_close(got, want, rtol=rtol, atol=0, equal_nan=True)
+    assert torch.equal(got.signbit()[want == 0], want.signbit()[want == 0]), "a zero's sign"
+
+
+@pytest.mark.parametrize(
+    "name", [*FUNCTIONS, "round", "trunc", "floor", "ceil", "frac", "sign", "abs", "sqrt", "reciprocal"]
+)
+def test_special_values(name):
+    call = getattr(torch, name)
+    x = SPECIAL[(SPECIAL == 0) | ~(SPECIAL.abs() < LIMITS.tiny)] if name == "log1p" else SPECIAL  # the CPU gives 0
+    assert_same(call(x.to("webgpu")), call(x), 1e-14 if name == "digamma" else 2e-15)
+
+
+@pytest.mark.parametrize("name", [*OF_TWO, "copysign", "maximum", "fmin", "nextafter", "xlogy", "logaddexp"])
+def test_special_values_of_two(name):
+    call = getattr(torch, name)
+    x, y = (part.reshape(-1) for part in torch.meshgrid(SPECIAL, SPECIAL, indexing="ij"))
+    assert_same(call(x.to("webgpu"), y.to("webgpu")), call(x, y))
+
+
+@pytest.mark.parametrize("name", ["gelu", "silu", "softplus", "mish", "elu", "celu", "logsigmoid", "hardswish"])
+def test_activations_and_their_gradients(name):
+    found = []
+    for device in ("cpu", "webgpu"):
+        x = torch.linspace(-4, 6, 203, dtype=DOUBLE).to(device).requires_grad_()
+        y = getattr(F, name)(x)
+        y.backward(torch.ones_like(y))
+        found.append((y.detach().cpu(), x.grad.cpu()))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=1e-16)
+
+
+@pytest.mark.parametrize(
+    "name, low, high",
+    [("entr", 0, 5), ("erfcx", -5, 20), ("ndtr", -6, 6), ("log_ndtr", -20, 6), ("sinc", 0.1, 3.9),
+     ("logit", 0.01, 0.99), ("spherical_bessel_j0", 0.01, 3)],
+)  # fmt: skip
+def test_special_functions(name, low, high):
+    x = torch.linspace(low, high, 101, dtype=DOUBLE)
+    call = getattr(torch.special, name)
+    torch.testing.assert_close(call(x.to("webgpu")).cpu(), call(x), rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("order", [1, 2, 5])
+def test_polygamma(order):
+    x = between(0.1, 20, 60)
+    got = torch.polygamma(order, torch.tensor(x).to("webgpu")).cpu()
+    assert worst(got, lambda v: mpmath.psi(order, v), x) <= 8
