@@ -37,11 +37,19 @@ UINT64 = DType("uint64", 8, "u64", "u64")
 BOOL = DType("bool", 1, "bool", "b")
 COMPLEX64 = DType("complex64", 8, "c64", "c64")
 COMPLEX32 = DType("complex32", 4, "c64", "c32")
+E4M3FN = DType("float8_e4m3fn", 1, "f32", "e4m3fn")
+E5M2 = DType("float8_e5m2", 1, "f32", "e5m2")
+E4M3FNUZ = DType("float8_e4m3fnuz", 1, "f32", "e4m3fnuz")
+E5M2FNUZ = DType("float8_e5m2fnuz", 1, "f32", "e5m2fnuz")
+E4M3FN_NAN = DType("float8_e4m3fn", 1, "f32", "e4m3fn_nan")  # what is too large becomes NaN, not the largest number
 
 ALL: dict[str, DType] = {d.name: d for d in (
     FLOAT32, FLOAT16, BFLOAT16, FLOAT64, INT64, INT32, INT16, INT8, UINT8, UINT16, UINT32, UINT64, BOOL, COMPLEX64,
     COMPLEX32,
 )}  # fmt: skip
+
+# Stored and converted; nothing is computed in them.
+FLOATS_OF_A_BYTE: dict[str, DType] = {d.name: d for d in (E4M3FN, E5M2, E4M3FNUZ, E5M2FNUZ)}
 
 WGSL_TYPE = {
     "f32": "f32",

@@ -26,9 +26,14 @@ _DL_CODES = {
     torch.bool: (6, 8), torch.uint8: (1, 8), torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32),
     torch.int64: (0, 64), torch.uint16: (1, 16), torch.uint32: (1, 32), torch.uint64: (1, 64),
     torch.complex32: (5, 32), torch.complex64: (5, 64), torch.complex128: (5, 128),
-    torch.float8_e4m3fn: (10, 8), torch.float8_e5m2: (12, 8),
+    torch.float8_e4m3fn: (10, 8), torch.float8_e4m3fnuz: (11, 8), torch.float8_e5m2: (12, 8),
+    torch.float8_e5m2fnuz: (13, 8),
 }  # fmt: skip
 DTYPES: dict[torch.dtype, dtypes.DType] = {getattr(torch, name): d for name, d in dtypes.ALL.items()}
+# With those that are stored and converted, but not computed in.
+STORED: dict[torch.dtype, dtypes.DType] = DTYPES | {getattr(torch, n): d for n, d in dtypes.FLOATS_OF_A_BYTE.items()}
+if torch.tensor(1e9).to(torch.float8_e4m3fn).isnan():  # before torch 2.12
+    STORED[torch.float8_e4m3fn] = dtypes.E4M3FN_NAN
 TORCH_DTYPE: dict[str, torch.dtype] = {name: getattr(torch, name) for name in dtypes.ALL}
 
 _from_dlpack = torch._C._from_dlpack
@@ -207,7 +212,7 @@ def block_of(tensor: torch.Tensor) -> Block:
 
 def dtype_of(tensor: torch.Tensor) -> dtypes.DType:
     try:
-        return DTYPES[tensor.dtype]
+        return STORED[tensor.dtype]
     except KeyError:
         raise dtypes.Unsupported(f"webgpu: no kernels for dtype {tensor.dtype}") from None
 

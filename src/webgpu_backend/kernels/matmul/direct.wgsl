@@ -3,6 +3,9 @@
 {% if gather %}
 {% include "matmul/gather.wgsl" %}
 {% endif %}
+{% if b_class == "q" %}
+{% include "quantized/codes.wgsl" %}
+{% endif %}
 {% set xyzw = "xyzw" %}
 {% set over = "pos" if b_class == "w" else "win" %}
 {% set rows, cols = t.tm, t.tn %}
@@ -34,6 +37,10 @@
 {% endif %}
 {% endfor %}
 {% endfor %}
+{% elif class == "q" %}
+{% for i in range(rows) %}
+        let {{ x }}v{{ i }} = weights_at({{ x }}{{ i }}, k);
+{% endfor %}
 {% elif class == "k" %}
 {% for i in range(rows) %}
         let {{ x }}v{{ i }} = {{ read4(x, "%s%d + k / 4u" % (x, i)) }};
@@ -54,7 +61,7 @@
 {% endif %}
 {% endmacro %}
 {% macro element(x, class, i, kk) %}
-{% if class == "k" %}{{ x }}v{{ i }}.{{ xyzw[kk] }}{% elif class == "r" %}{{ x }}w{{ kk }}_{{ i // 4 }}.{{ xyzw[i % 4] }}{% else %}{{ x }}s{{ i }}_{{ kk }}{% endif %}
+{% if class in "kq" %}{{ x }}v{{ i }}.{{ xyzw[kk] }}{% elif class == "r" %}{{ x }}w{{ kk }}_{{ i // 4 }}.{{ xyzw[i % 4] }}{% else %}{{ x }}s{{ i }}_{{ kk }}{% endif %}
 {% endmacro %}
 {% macro work(count) %}
 {{ load("a", a_class, rows, count) }}
@@ -113,6 +120,10 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 {% for i in range(count) %}
     let {{ x }}{{ i }} = {{ "tap" if class == "w" else "position" }}(min({{ origin }} + {{ i }}u, {{ size }} - 1u));
 {% endfor %}
+{% elif class == "q" %}
+{% for i in range(count) %}
+    let {{ x }}{{ i }} = min({{ origin }} + {{ i }}u, {{ size }} - 1u);
+{% endfor %}
 {% elif class == "r" %}
 {% for g in range((count + 3) // 4) %}
     let {{ x }}{{ g }}{{ "_" if summed }} = {{ start }} + min({{ origin }} / 4u + {{ g }}u, {{ size }} / 4u - 1u);
@@ -160,7 +171,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     for (; k + {{ step }}u <= k_last; k += {{ step }}u) {
 {{ work(step) }}
     }
-{% if step > 1 and "k" not in (a_class, b_class) %}
+{% if step > 1 and "k" not in (a_class, b_class) and b_class != "q" %}
     for (; k < k_last; k++) {
 {{ work(1) }}
     }

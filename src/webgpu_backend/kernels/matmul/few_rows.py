@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from ...program import Caps
+from ..quantized.formats import PIECE
 from .product import Product
 
 ROWS = 8  # most rows; above, tiles in workgroup memory are faster
@@ -35,9 +36,9 @@ class Lay(NamedTuple):
         return 4 * rows * self.teams * self.columns
 
 
-# By how b is read: eight or four elements at once along k (8, k) or along the columns (o, r), single ones (K, R); then
-# by rows, up to so many. Measured on a card of 132 units: one or two rows want reads under way, more rows to multiply
-# meanwhile, and columns 64 bytes side by side.
+# By how b is read: eight or four elements at once along k (8, k) or along the columns (o, r), single ones (K, R),
+# quantised (q); then by rows, up to so many. Measured on a card of 132 units: one or two rows want reads under way,
+# more rows to multiply meanwhile, and columns 64 bytes side by side.
 LAYS = {
     "8": {2: Lay(4, 8, 1, 16, 2), 4: Lay(4, 8, 2, 8, 2), 8: Lay(4, 8, 2, 8, 1, True)},
     "k": {1: Lay(1, 8, 4, 8, 4), 2: Lay(2, 8, 2, 8, 4), 4: Lay(4, 8, 1, 16, 1, True), 8: Lay(4, 8, 1, 8, 1, True)},
@@ -45,9 +46,10 @@ LAYS = {
     "r": {1: Lay(4, 4, 4, 16, 4), 2: Lay(4, 4, 8, 16, 8), 4: Lay(4, 8, 4, 16, 4, True), 8: Lay(4, 4, 4, 16, 4, True)},
     "K": {8: Lay(4, 8, 1, 8, 4)},
     "R": {2: Lay(2, 4, 8, 16, 8), 8: Lay(4, 4, 8, 16, 4, True)},
+    "q": {1: Lay(4, 8, 1, 8, 2), 2: Lay(4, 8, 1, 8, 2), 8: Lay(4, 8, 1, 8, 1)},
 }
-UNITS = {"8": 8, "k": 4}  # elements of a piece
-WAYS = {"8": "k", "k": "k", "o": "r", "r": "r", "K": "e", "R": "r"}
+UNITS = {"8": 8, "k": 4, "q": PIECE}  # elements of a piece
+WAYS = {"8": "k", "k": "k", "o": "r", "r": "r", "K": "e", "R": "r", "q": "q"}
 
 
 def serves(q: Product, caps: Caps) -> bool:
@@ -75,6 +77,8 @@ def lay(b_class: str, rows: int, n: int, k: int, caps: Caps) -> Lay:
 
 def classes(q: Product, a_class: str, b_class: str) -> tuple[str, str]:
     """How the operands are read; one whose pieces the other's do not fit is read one by one."""
+    if b_class == "q":
+        return a_class, b_class
     octets = q.a.dtype.name in ("float16", "bfloat16")
     if b_class == "k" and a_class == "k":
         octets = octets and q.k % 8 == 0 and _whole(q.a, q.a.row) and _whole(q.b, q.b.row)

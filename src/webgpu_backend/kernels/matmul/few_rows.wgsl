@@ -1,5 +1,8 @@
 {% include "text/interface.wgsl" %}
 {% include "matmul/store.wgsl" %}
+{% if b_class == "q" %}
+{% include "quantized/codes.wgsl" %}
+{% endif %}
 {# Few rows of a times many of b. Threads lie as [teams][along_n][along_k]; each has all rows and `wide` columns, and every
    (teams * along_k)-th piece of k. The file of its way says what a piece is and how b is read. Columns of a thread that are
    read one by one lie `apart`, so that those of neighbours are neighbours. #}

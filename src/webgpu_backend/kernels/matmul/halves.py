@@ -35,7 +35,7 @@ PACK_ROWS = 16
 
 
 def serves(q: Product, caps: Caps) -> bool:
-    if not caps.f16 or q.gather or q.summed or q.a.dtype.name not in ("float16", "bfloat16"):
+    if not caps.f16 or q.gather or q.blocks or q.summed or q.a.dtype.name not in ("float16", "bfloat16"):
         return False
     return min(q.m, q.n) >= LEAST and q.k >= DEPTH
 

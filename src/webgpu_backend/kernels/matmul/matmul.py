@@ -6,13 +6,17 @@ from functools import cache
 from ...dtypes import COMPLEX64, FLOAT32, FLOAT64, INT32, INT64, DType, carrier
 from ...program import Caps, Plan, Program, Step
 from ..layout import spread
+from ..quantized import formats
+from ..quantized.formats import Blocks
 from ..text import elements
 from ..text.expression import Emitter, literal, wgsl_type
 from ..text.numbers import packed
 from ..text.render import render_program
 from . import few_rows, halves, padded, tiles
 from .product import (
+    BUFFERS,
     GATHER_FIELDS,
+    QUANTISED,
     Matrix,
     Product,
     array_of,
@@ -37,18 +41,19 @@ SUMS = {"f32": FLOAT32, "i32": INT32, "i64": INT64, "n64": INT64, "c64": COMPLEX
 
 
 def plan(product: Product, caps: Caps) -> Plan:
-    """Plans a product with at least one output element and k > 0, over a, b, c (if there is one) and the output."""
-    return numbered(_named(product, caps))
+    """Plans a product with at least one output element and k > 0, over a, b, the scales of a quantised b, c (if
+    there is one) and the output."""
+    return numbered(_named(product, caps), QUANTISED if product.blocks else BUFFERS)
 
 
 def _named(product: Product, caps: Caps) -> Plan:
     q = product
     carry = carrier(q.a.dtype, caps)
     wide = carry not in ("f32", "i32")
-    if q.n < q.m and q.n <= few_rows.ROWS and not q.gather:
+    if q.n < q.m and q.n <= few_rows.ROWS and not q.gather and not q.blocks:
         q = q.swapped()
     a_class = class_of(q.a, q.m, q.k)
-    b_class = q.gather.kind if q.gather else class_of(q.b, q.n, q.k)
+    b_class = q.gather.kind if q.gather else "q" if q.blocks else class_of(q.b, q.n, q.k)
     tile, parts = (tiles.WIDE, 0) if wide else _tile(q, a_class + b_class, caps)
     if tile is not None and tile.bk and halves.serves(q, caps):
         found = halves.plan(q, _cost(q, tile, parts) * NARROW, caps)
@@ -115,13 +120,16 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
         q.a.dtype, q.b.dtype, target.dtype, q.c.dtype if q.c and epilogue != "none" else None,
         a_class, b_class, store, epilogue, q.act if epilogue != "none" else "",
         (_power(q.m), lay) if vector else tile, q.summed, bool(q.gather and q.gather.flat),
-        not vector and tile.bk and _whole(q, tile, splits, chunk), caps,
+        not vector and tile.bk and _whole(q, tile, splits, chunk),
+        q.blocks and Blocks(q.blocks.format, q.blocks.dtype), caps,
     )  # fmt: skip
     words = [q.m, q.n, q.k, q.inner, tiles_m, tiles_n, total, splits, chunk]
     words += words_of(q.a, a_class) + words_of(q.b, b_class) + words_of(target, store)
     words.append(batch * q.m * q.n // (4 if store == "v" else 1))
     tail = b""
     bindings = ["a", "b"] if q is product else ["b", "a"]
+    if q.blocks:
+        bindings.append("s")
     if epilogue != "none":
         tail = scalar_bytes(q, epilogue, carry)
         if q.c is not None:
@@ -130,6 +138,8 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
     params = packed(words) + tail
     if q.gather:
         params += packed(q.gather.words())
+    if q.blocks:
+        params += packed(q.blocks.words())
     groups = total if vector or tile.bk else -(-total // WORKGROUP[caps.kind])
     bindings.append("part" if splits > 1 else "out")
     steps = [Step(program, params, spread(groups, caps), tuple(bindings))]
@@ -150,7 +160,7 @@ def _tile(q: Product, classes: str, caps: Caps) -> tuple[Tile | None, int]:
             return None, 0
         rows = [t for t in tiles.tuning().tiles if tiles.fits(t, caps) and not (q.summed and t.slices > 1)]
         rows = rows or [tiles.LEAST]
-        if set(classes) - {"k", "r"}:
+        if set(classes) - {"k", "r", "q"}:
             # Addresses of single elements take the registers that a large tile of a thread needs.
             rows = [t for t in rows if t.tm * t.tn <= 64] or rows
         depth = q.k * q.inner if q.summed else q.k
@@ -195,14 +205,32 @@ _HEAD = ["m", "n", "k", "inner", "tiles_m", "tiles_n", "total", "splits", "chunk
 
 @cache
 def _program(
-    kind, a_dtype, b_dtype, out_dtype, c_dtype, a_class, b_class, store, epilogue, act, tile, summed, flat, whole, caps
+    kind,
+    a_dtype,
+    b_dtype,
+    out_dtype,
+    c_dtype,
+    a_class,
+    b_class,
+    store,
+    epilogue,
+    act,
+    tile,
+    summed,
+    flat,
+    whole,
+    blocks,
+    caps,
 ) -> Program:
     carry, gather = carrier(a_dtype, caps), b_class in "gtuw"
     more, functions = epilogue_text(epilogue, act, carry, c_dtype, caps)
     fields = [*_HEAD, *(f"{x}_{s}" for x in "ab" for s in ("o", "r", "k", "b", "i"))]
-    fields += [*(f"o_{s}" for s in ("o", "m", "n", "b", "i", "s")), *more, *(GATHER_FIELDS if gather else ())]
+    fields += [*(f"o_{s}" for s in ("o", "m", "n", "b", "i", "s")), *more]
+    fields += [*(GATHER_FIELDS if gather else ()), *(formats.FIELDS if blocks else ())]
     dtypes = {"a": a_dtype, "b": b_dtype}
     bindings = [(f"{x}_in", "read", array_of(dtypes[x], c, caps)) for x, c in (("a", a_class), ("b", b_class))]
+    if blocks:
+        bindings[1:] = formats.bindings(blocks, caps)
     if c_dtype is not None:
         bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
@@ -216,6 +244,9 @@ def _program(
         names = dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"), gather=gather, flat=flat)
         names |= dict(whole=whole, halving=[tile.slices >> i for i in range(1, tile.slices.bit_length())])
         tag = f"{tile.bm}x{tile.bn}" + (f"x{tile.slices}" if tile.slices > 1 else "")
+    if blocks:
+        names |= formats.names(blocks, caps)
+        tag = f"{blocks.format}_{blocks.dtype.short}_{tag}"
     operands = f"{a_dtype.short}{a_class}_{b_dtype.short}{b_class}_{out_dtype.short}{store}"
     return render_program(
         f"matmul_{tag}_{operands}_{epilogue}{act}", f"matmul/{kind}.wgsl", fields, bindings, caps,

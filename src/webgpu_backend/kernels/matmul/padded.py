@@ -31,7 +31,7 @@ def odd(classes: str) -> int:
 
 
 def serves(q: Product, classes: str) -> bool:
-    return odd(classes) > 0 and q.a.dtype.size == 4 and not q.gather and not q.summed
+    return odd(classes) > 0 and q.a.dtype.size == 4 and not q.gather and not q.blocks and not q.summed
 
 
 def padded(q: Product, classes: str, caps: Caps) -> Padded | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ...dtypes import DType
 from ...program import Caps, Plan
+from ..quantized.formats import Blocks
 from ..text import elements
 from ..text.expression import Emitter, wgsl_type
 from ..text.numbers import PACKERS, scalar_fields, scalar_text
@@ -76,6 +77,7 @@ class Product:
     beta: object = 1
     act: str = ""
     gather: Gather | None = None  # how to read b, whose strides then are of its batches only
+    blocks: Blocks | None = None  # b is quantised: its offset and the stride of its rows are in pieces of 32 codes
 
     def swapped(self) -> "Product":
         """The transposed product, which is the same numbers."""
@@ -87,6 +89,7 @@ class Product:
 
 
 BUFFERS = ("a", "b", "c", "out")
+QUANTISED = ("a", "b", "s", "c", "out")
 
 
 def numbered(plan: Plan, names: tuple[str, ...] = BUFFERS) -> Plan:

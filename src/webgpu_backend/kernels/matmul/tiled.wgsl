@@ -3,6 +3,9 @@
 {% if gather %}
 {% include "matmul/gather.wgsl" %}
 {% endif %}
+{% if b_class == "q" %}
+{% include "quantized/codes.wgsl" %}
+{% endif %}
 {% set xyzw = "xyzw" %}
 {% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
 {% set threads = nty * ntx %}
@@ -13,15 +16,17 @@ var<workgroup> a_tile: array<vec4<{{ type }}>, {{ t.slices * t.bk * a4 }}>;
 var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.slices * t.bk * b4 }}>;
 
 {# What lies along k is turned on its way into the tile: four rows at a time where a thread has so many, else by elements. #}
-{% macro blocks(class, loads) %}{{ "yes" if t.twist == 2 and class == "k" and loads % 4 == 0 }}{% endmacro %}
+{% macro blocks(class, loads) %}{{ "yes" if t.twist == 2 and class in "kq" and loads % 4 == 0 }}{% endmacro %}
 {# Where load l of a thread goes: `row` and `k` within the tile; the row's base is computed once, outside the loop. #}
 {% macro place(x, class, loads, wide4, origin, size) %}
 {% for l in range(loads) %}
     let {{ x }}id{{ l }} = lid + {{ (l // 4 if blocks(class, loads) else l) * threads }}u;
-{% if class in "kKw" %}
+{% if class in "kKwq" %}
     let {{ x }}k{{ l }} = ({{ x }}id{{ l }} % {{ t.bk // 4 }}u) * 4u;
     let {{ x }}row{{ l }} = {{ x }}id{{ l }} / {{ t.bk // 4 }}u{{ " * 4u + %du" % (l % 4) if blocks(class, loads) }};
-{% if class == "w" %}
+{% if class == "q" %}
+    let {{ x }}base{{ l }} = min({{ origin }} + {{ x }}row{{ l }}, {{ size }} - 1u);
+{% elif class == "w" %}
     let {{ x }}tap{{ l }} = tap(min({{ origin }} + {{ x }}row{{ l }}, {{ size }} - 1u));
 {% else %}
     let {{ x }}base{{ l }} = {{ x }}start + min({{ origin }} + {{ x }}row{{ l }}, {{ size }} - 1u) * p.{{ x }}_r;
@@ -65,6 +70,12 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.slices * t.bk * b4 }}>;
         {{ x }}reg{{ l }}.{{ xyzw[c] }} = {{ value }};
 {% endif %}
 {% endfor %}
+{% elif class == "q" %}
+{% if checked %}
+        {{ x }}reg{{ l }} = select(vec4<{{ type }}>({{ zero }}), weights_at({{ x }}base{{ l }}, min({{ k }}, p.k - 4u)), {{ k }} < k_last);
+{% else %}
+        {{ x }}reg{{ l }} = weights_at({{ x }}base{{ l }}, {{ k }});
+{% endif %}
 {% elif class in "kr" %}
 {% if class == "k" %}
 {% set at = "%sbase%d + (%s) / 4u" % (x, l, "min(%s, p.k - 4u)" % k if checked else k) %}
@@ -98,7 +109,7 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.slices * t.bk * b4 }}>;
 {# A tile turned on the way in may be twisted every fourth k: else the threads of a row write to one bank. #}
 {% set spread = [32 // t.bk, 1] | max %}
 {% macro slot(class, kk, wide4, first, thread) %}
-{% set twist = kk // 4 * spread % 8 if t.twist and class in "kKw" else 0 %}
+{% set twist = kk // 4 * spread % 8 if t.twist and class in "kKwq" else 0 %}
 {% if twist %}{{ kk * wide4 }}u + (({{ first }}u + {{ thread }}) ^ {{ twist }}u){% else %}{{ kk * wide4 + first }}u + {{ thread }}{% endif %}
 {% endmacro %}
 {% macro keep(x, class, loads, wide4) %}
@@ -106,7 +117,7 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.slices * t.bk * b4 }}>;
 {% set group = "(%srow%d / 4u%s)" % (x, l, " ^ %sk%d / 4u * %du %% 8u" % (x, l, spread) if t.twist) %}
 {% if blocks(class, loads) %}
         {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ l % 4 }}u) * {{ wide4 }}u + {{ group }}] = vec4<{{ type }}>({% for c in range(4) %}{{ x }}reg{{ l // 4 * 4 + c }}.{{ xyzw[l % 4] }}{{ ", " if c < 3 }}{% endfor %});
-{% elif class in "kKw" %}
+{% elif class in "kKwq" %}
 {% for c in range(4) %}
         {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ c }}u) * {{ wide4 }}u + {{ group }}][{{ x }}row{{ l }} % 4u] = {{ x }}reg{{ l }}.{{ xyzw[c] }};
 {% endfor %}

@@ -1,6 +1,6 @@
 """How elements of each dtype are declared, read and written in WGSL: one at a time, or four to a thread."""
 
-from ...dtypes import DType
+from ...dtypes import FLOATS_OF_A_BYTE, DType
 from ...program import Caps
 
 # Access modes of a binding: "v" four consecutive elements at once, "e" single elements, "a" single elements of a
@@ -80,9 +80,16 @@ def read_word(dtype: DType, word: str, index: str) -> str:
         return f"bitcast<f32>(({word} >> ({at})) << 16u)"
     if name == "bool":
         return f"(extractBits({word}, {at}, 8u) != 0u)"
+    if dtype.name in FLOATS_OF_A_BYTE:
+        return f"f8_{_pattern(dtype)}(extractBits({word}, {at}, 8u))"
     if name in ("uint8", "uint16"):
         return f"i32(extractBits({word}, {at}, {shift}u))"
     return f"extractBits(bitcast<i32>({word}), {at}, {shift}u)"
+
+
+def _pattern(dtype: DType) -> str:
+    """The float of a byte that a dtype reads, however it rounds."""
+    return dtype.name.removeprefix("float8_")
 
 
 def per_word(dtype: DType) -> tuple[int, int]:
@@ -99,6 +106,8 @@ def bits(dtype: DType, value: str) -> str:
         return f"bf16_bits({value})"
     if name == "bool":
         return f"u32({value})"
+    if name in FLOATS_OF_A_BYTE:
+        return f"f8_{dtype.short}_bits({value})"
     if name == "complex32":
         return f"(f16_bits({value}.x) | (f16_bits({value}.y) << 16u))"
     mask = "0xffffu" if dtype.size == 2 else "0xffu"
@@ -138,6 +147,9 @@ def vector(dtype: DType, group: str, caps: Caps) -> str:
     if name == "int8":
         shifted = f"vec4<u32>({group} << 24u, {group} << 16u, {group} << 8u, {group})"
         return f"bitcast<vec4<i32>>({shifted}) >> vec4<u32>(24u)"
+    if name in FLOATS_OF_A_BYTE:
+        bytes_ = [f"f8_{_pattern(dtype)}(extractBits({group}, {at}u, 8u))" for at in (0, 8, 16, 24)]
+        return f"vec4<f32>({', '.join(bytes_)})"
     spread = f"(vec4<u32>({group}, {group} >> 8u, {group} >> 16u, {group} >> 24u) & vec4<u32>(255u))"
     return f"{spread} != vec4<u32>(0u)" if name == "bool" else f"vec4<i32>{spread}"
 

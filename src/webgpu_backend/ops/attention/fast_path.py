@@ -45,19 +45,6 @@ def masked_scale(self, mask, scale):
     return self * (mask.to(self.dtype) * scale)
 
 
-@custom("_int_mm")
-def int_mm(self, mat2):
-    if self.dtype not in (torch.int8, torch.uint8) or mat2.dtype is not torch.int8:
-        what = "self dtype to be int8 or uint8" if mat2.dtype is torch.int8 else "mat2 dtype to be int8"
-        got = self.dtype if mat2.dtype is torch.int8 else mat2.dtype
-        raise RuntimeError(f"int_mm_out_cpu: Expected {what} but got {got}")
-    if self.shape[1] != mat2.shape[0]:
-        raise RuntimeError(
-            f"int_mm_out_cpu: self.size(1) needs to match mat2.size(0) but got {self.shape[1]} and {mat2.shape[0]}"
-        )
-    return self.to(torch.int32) @ mat2.to(torch.int32)
-
-
 @custom("_aminmax")
 def aminmax_all(self):
     return aminmax(self)

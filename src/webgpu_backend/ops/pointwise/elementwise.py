@@ -137,7 +137,7 @@ class Elementwise:
         views = iter([v for _, v in windows])
         in_views = [None if _is_scalar(x) else next(views) for x in inputs]
         step, packers = elementwise.plan(
-            self.entry.spec, T.DTYPES[self._dtypes(inputs)[0]], in_views, list(views), [False] * len(outs), aliases,
+            self.entry.spec, T.STORED[self._dtypes(inputs)[0]], in_views, list(views), [False] * len(outs), aliases,
             caps(),
         )  # fmt: skip
         plan = Plan((step,))
@@ -175,7 +175,7 @@ class Elementwise:
             strides = self._strides([x for x in inputs if not _is_scalar(x)], shape)
             wanted = [result if o in ("T", "bool") else _out_dtype(o, result) for o in entry.spec.outputs]
             plan.outputs = tuple(T.meta(shape, strides, dtype) for dtype in wanted)
-            out_views = [View(T.DTYPES[m.dtype], m.sizes, m.strides) for m in plan.outputs]
+            out_views = [View(T.STORED[m.dtype], m.sizes, m.strides) for m in plan.outputs]
             owned = [True] * len(wanted)
             aliases = [None] * len(inputs)
             plan.results = 0 if len(wanted) == 1 else tuple(range(len(wanted)))
@@ -191,7 +191,7 @@ class Elementwise:
             raise Unsupported(f"webgpu: {self.aten} of more elements than a kernel counts")
         if n:
             step, plan.packers = elementwise.plan(
-                entry.spec, T.DTYPES[compute], views, out_views, owned, aliases, caps()
+                entry.spec, T.STORED[compute], views, out_views, owned, aliases, caps()
             )
             if inplace:
                 step.bindings = tuple([i if i < arguments else i - arguments for i in step.bindings])

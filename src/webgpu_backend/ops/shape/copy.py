@@ -56,7 +56,7 @@ def device_copy(source: torch.Tensor, target: torch.Tensor) -> None:
         source = clone(source)  # here: whoever copies it later would negate what is taken for plain
     conj, neg = source.is_conj() != target.is_conj(), source.is_neg() != target.is_neg()
     plain_source, plain_target = _plain(source), _plain(target)
-    if plain_source.dtype not in T.DTYPES or plain_target.dtype not in T.DTYPES:
+    if plain_source.dtype not in T.STORED or plain_target.dtype not in T.STORED:
         return _exotic_copy(source, target)
     if conj or neg:
         if not source.is_complex():
@@ -105,7 +105,7 @@ def _unmarked(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _exotic_copy(source: torch.Tensor, target: torch.Tensor) -> None:
-    """Dtypes that no shader knows (complex128, float8): same-dtype copies move bits, the rest goes by the host."""
+    """Dtypes that no shader knows (complex128): same-dtype copies move bits, the rest goes by the host."""
     if source.dtype == target.dtype and source.element_size() in _RAW and not source.is_conj():
         raw = _RAW[source.element_size()]
         device_copy(source.view(raw), target.view(raw))
@@ -244,7 +244,7 @@ def memory_order(tensor: torch.Tensor) -> list[int]:
 @custom("clone", conj="direct")
 def clone(self, *, memory_format=None):
     dtype = self.dtype
-    if dtype in T.DTYPES and not _marked(self):
+    if dtype in T.STORED and not _marked(self):
         return _copied(self, dtype, memory_format)
     out = T.empty(self.shape, dtype, like_strides(self, memory_format))
     device_copy(self, out)
@@ -254,7 +254,7 @@ def clone(self, *, memory_format=None):
 @custom("_to_copy", conj="direct")
 def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
     """Registered because torch's own would pin the host's memory for a copy that need not be waited for."""
-    if device is None and layout is None and dtype in T.DTYPES and self.dtype in T.DTYPES and not _marked(self):
+    if device is None and layout is None and dtype in T.STORED and self.dtype in T.STORED and not _marked(self):
         return _copied(self, dtype, memory_format)  # a cast
     if device is not None and device.type == "cpu" and _as_it_lies(self, dtype, memory_format):
         out = torch.empty(self.shape, dtype=self.dtype)
@@ -264,7 +264,7 @@ def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
     dtype = self.dtype if dtype is None else dtype
     here = device is None or device.type == T.NAME
-    if here and dtype in T.DTYPES and self.dtype in T.DTYPES and self.device.type == T.NAME and not _marked(self):
+    if here and dtype in T.STORED and self.dtype in T.STORED and self.device.type == T.NAME and not _marked(self):
         return _copied(self, dtype, memory_format)
     strides = like_strides(self, memory_format)
     sizes = self.size()  # not .shape, which lazy modules' parameters refuse to give before the first call
@@ -309,7 +309,7 @@ def fill(tensor: torch.Tensor, value) -> torch.Tensor:
     if tensor.is_conj() or tensor.is_neg():
         device_copy(fill(T.empty((), tensor.dtype), value), tensor)
         return tensor
-    if tensor.dtype not in T.DTYPES:
+    if tensor.dtype not in T.STORED:
         from_host(torch.full((), value, dtype=tensor.dtype).expand(tensor.shape), tensor)
         return tensor
     if _wide_zeros(tensor, value):
@@ -335,7 +335,7 @@ class _Fills(Into):
 
     def miss(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
         target, value = args
-        if None in bound or target.dtype not in T.DTYPES or _wide_zeros(target, value):
+        if None in bound or target.dtype not in T.STORED or _wide_zeros(target, value):
             return fill(target, value)
         run = _copier(target.dtype, "a", "fill")
         run.check_into((value,), (target,), True)

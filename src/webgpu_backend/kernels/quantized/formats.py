@@ -1,0 +1,117 @@
+"""Formats of quantised weights: codes of four to eight bits in rows, and the scales that make numbers of them.
+
+A row's codes come in pieces of 32. Four bits are eight to a word in the order of the elements, eight bits four to a
+word. Six bits have four words of low halves and then two of high ones: each of those serves sixteen elements, of which
+element j of the quad v (of four) has its two bits from bit 16 * (v / 2) + 2 * (v % 2) + 4 * j on. So four codes are
+always masked out of one word where they stand, without a shift for each.
+
+A weight is scale * code, and where the format has offsets, + offset. Scales are numbers with strides (`plain`; `zeros`
+has the offsets in the same tensor), or the headers of GGUF's blocks of 256: `k4` has four words a block (d and dmin in
+f16; the low four bits of eight scales, of eight minima; two high bits of each in turn), `k6` five (d in f16, sixteen
+scales of eight bits).
+"""
+
+from typing import NamedTuple
+
+from ...dtypes import UINT32, DType
+from ...program import Caps
+from ..text import elements
+
+PIECE = 32  # elements of a row that a thread decodes at once
+
+
+class Format(NamedTuple):
+    codes: str  # 4, 4z (less 8), 6 (less 32), 8 (signed), or the name of a float of eight bits
+    scales: str  # plain, zeros, k4, k6
+    block: int = PIECE  # elements of a row that stand together
+
+    @property
+    def words(self) -> int:
+        """Of a piece."""
+        return {"4": 4, "6": 6}.get(self.codes[0], 8)
+
+    @property
+    def vector(self) -> int:
+        """Words that are read at once."""
+        return 2 if self.words == 6 else 4
+
+    @property
+    def loads(self) -> int:
+        return self.words // self.vector
+
+    @property
+    def runs(self) -> int:
+        """Scales of a piece."""
+        return 2 if self.scales == "k6" else 1
+
+    @property
+    def offsets(self) -> bool:
+        return self.scales in ("zeros", "k4")
+
+    @property
+    def header(self) -> int:
+        """Words of the scales of a block."""
+        return {"k4": 4, "k6": 5}.get(self.scales, 0)
+
+
+FORMATS = {
+    "int8": Format("8", "plain"),
+    "int4": Format("4z", "zeros"),
+    "float8_e4m3fn": Format("e4m3fn", "plain"),
+    "float8_e5m2": Format("e5m2", "plain"),
+    "float8_e4m3fnuz": Format("e4m3fnuz", "plain"),
+    "float8_e5m2fnuz": Format("e5m2fnuz", "plain"),
+    "q8_0": Format("8", "plain"),
+    "q4_0": Format("4z", "plain"),
+    "q4_k": Format("4", "k4", 256),
+    "q6_k": Format("6", "k6", 256),
+}
+
+
+class Blocks(NamedTuple):
+    """An operand in a format. Strides of plain scales are in elements: of rows, of groups along k, and from a scale to
+    its offset; `shift` is the logarithm of a group's length."""
+
+    format: str
+    dtype: DType = UINT32  # of the scales
+    offset: int = 0
+    row: int = 0
+    group: int = 0
+    shift: int = 31  # one scale for the whole row
+    zero: int = 0
+
+    def words(self) -> list[int]:
+        return [self.offset, self.row, self.group, self.shift, self.zero]
+
+
+FIELDS = ["s_o", "s_n", "s_g", "s_shift", "s_z"]
+
+
+def bindings(blocks: Blocks, caps: Caps) -> list[tuple[str, str, str]]:
+    """The buffers of an operand: codes, then scales."""
+    found = FORMATS[blocks.format]
+    scales = elements.array_type(blocks.dtype, "e", caps)
+    if found.header:
+        scales = "array<vec4<u32>>" if found.header == 4 else "array<u32>"
+    return [("b_in", "read", f"array<vec{found.vector}<u32>>"), ("s_in", "read", scales)]
+
+
+def names(blocks: Blocks, caps: Caps) -> dict:
+    """What `quantized/codes.wgsl` asks for."""
+    found = FORMATS[blocks.format]
+    return dict(
+        f=found, code_of=lambda u, j, quad: _code(found, f"y{u}_{j}_", quad),
+        read_scale=lambda at: elements.read(blocks.dtype, "s_in", at, caps),
+        low={"4z": 8, "6": 32, "8": 128}.get(found.codes, 0),
+    )  # fmt: skip
+
+
+def _code(f: Format, held: str, quad: int) -> str:
+    """Four codes, as f32: quad number `quad` of a piece, whose vectors are called `held` and their number."""
+    word = lambda w: f"{held}{w // f.vector}.{'xyzw'[w % f.vector]}"  # noqa: E731
+    if f.words == 8:
+        return f"codes({word(quad)})"
+    low = word(quad // 2) + (" >> 16u" if quad % 2 else "")
+    if f.words == 4:
+        return f"codes({low})"
+    return f"codes({low}, {word(4 + quad // 4)} {('<< 4u', '<< 2u', '>> 12u', '>> 14u')[quad % 4]})"

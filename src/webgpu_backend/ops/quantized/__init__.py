@@ -1,0 +1,1 @@
+"""Weights of few bits: products with them, quantising and fake quantising."""
