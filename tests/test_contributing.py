@@ -27,7 +27,11 @@ def test_examples(tmp_path):
         path = tmp_path / (name if name == "example.py" else f"{PACKAGE.name}/{name}")
         assert path.parent.is_dir() and not path.exists()
         path.write_text(text, encoding="utf-8")
-    env = {**os.environ, "PYTHONPATH": str(tmp_path), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path[1:]]),
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+    }
     done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, env=env, capture_output=True, text=True,
                           timeout=300)  # fmt: skip
     assert done.returncode == 0 and done.stdout == "examples pass\n", done.stdout + done.stderr

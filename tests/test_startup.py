@@ -405,7 +405,7 @@ def test_a_torch_without_what_the_device_is_made_of():
         except ImportError as error:
             assert "torch._C._from_dlpack is for tensors over the device's memory" in str(error), error
         print(torch.ones(2).sum().item())
-    """, TORCH_DEVICE_BACKEND_AUTOLOAD="0", PYTHONPATH=_source())  # fmt: skip
+    """, TORCH_DEVICE_BACKEND_AUTOLOAD="0", CUDA_VISIBLE_DEVICES="", PYTHONPATH=_source())  # fmt: skip
     assert done.stdout.strip() == "2.0", done.stderr
 
 
