@@ -313,16 +313,36 @@ def _real(block: Block) -> Block:
     return block
 
 
-def read(tensor: torch.Tensor, address: int) -> None:
-    """A dense tensor, which starts at a multiple of four bytes, to host memory, after all recorded work."""
+def read(tensor: torch.Tensor, host: torch.Tensor) -> None:
+    """A dense tensor, which starts at a multiple of four bytes, to a host tensor's memory, after all recorded work."""
+    _read(tensor, host.data_ptr())
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """The memory of a tensor of up to eight bytes, which starts at a multiple of four."""
+    memory = ctypes.create_string_buffer(8)
+    _read(tensor, ctypes.addressof(memory))
+    return memory.raw
+
+
+def _read(tensor: torch.Tensor, address: int) -> None:
     item = tensor.element_size()
     start, nbytes = tensor.storage_offset() * item, tensor.numel() * item
     gpu().queue.read(_real(block_of(tensor)), start, address, nbytes)
 
 
-def write(tensor: torch.Tensor, address: int, start: int, nbytes: int) -> None:
-    """Host memory to the bytes of a tensor's block from `start` on, multiples of four, in order with recorded work."""
-    gpu().queue.write(_real(block_of(tensor)), start, address, nbytes)
+def write(tensor: torch.Tensor, host: torch.Tensor) -> None:
+    """A host tensor's memory to a dense tensor's, laid out just so, in order with recorded work. The tensor starts at a
+    multiple of four bytes and ends at one, or owns what follows up to there."""
+    item = tensor.element_size()
+    start, nbytes = tensor.storage_offset() * item, tensor.numel() * item
+    queue, block, address, whole = gpu().queue, _real(block_of(tensor)), host.data_ptr(), nbytes & ~3
+    if whole:
+        queue.write(block, start, address, whole)
+    if nbytes - whole:
+        tail = ctypes.create_string_buffer(4)
+        ctypes.memmove(tail, address + whole, nbytes - whole)
+        queue.write(block, start + whole, ctypes.addressof(tail), 4)
 
 
 def resize(storage: torch.UntypedStorage, nbytes: int) -> None:

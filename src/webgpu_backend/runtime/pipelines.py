@@ -136,11 +136,10 @@ class Pipelines:
         if not program.param_bytes:
             return program.wgsl
         if program.param_bytes <= self.caps.immediate_bytes:
-            where = "var<immediate> p: P;\n"
+            where = "var<immediate> p: P;"
         else:
-            where = f"@group({PARAMS_GROUP}) @binding(0) var<uniform> p: P;\n"
-        head = re.match(r"(\s*enable [^;]+;)*\s*", program.wgsl).end()
-        return program.wgsl[:head] + where + program.wgsl[head:]
+            where = f"@group({PARAMS_GROUP}) @binding(0) var<uniform> p: P;"
+        return f"{program.wgsl}\n{where}"  # at the end: lines keep their numbers
 
     def _module(self, program: Program, source: str):
         code, _keep = text(source)

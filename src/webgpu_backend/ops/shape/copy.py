@@ -1,6 +1,5 @@
 """Copies: between host and device, and between layouts and dtypes on the device. Fills."""
 
-import ctypes
 from functools import cached_property
 from struct import Struct
 
@@ -130,20 +129,20 @@ def to_host(source: torch.Tensor, target: torch.Tensor) -> None:
         source = source.expand(target.shape)
     direct = source.dtype == target.dtype and not (source.is_conj() or source.is_neg())
     if direct and source.is_contiguous() and target.is_contiguous() and _word_aligned(source):
-        _read(source, target)
+        T.read(source, target)
         return
     if direct and source.stride() == target.stride() and _word_aligned(source) and dense(source):
-        _read(source, target)
+        T.read(source, target)
         return
     if not (source.is_contiguous() and _word_aligned(source)) or source.is_conj() or source.is_neg():
         packed = T.empty(source.shape, source.dtype)
         device_copy(source, packed)
         source = packed
     if source.dtype == target.dtype and target.is_contiguous():
-        _read(source, target)
+        T.read(source, target)
         return
     host = torch.empty(source.shape, dtype=source.dtype)
-    _read(source, host)
+    T.read(source, host)
     target.copy_(host)
 
 
@@ -161,10 +160,6 @@ def _as_it_lies(source: torch.Tensor, dtype, format) -> bool:
 
 def _word_aligned(tensor: torch.Tensor) -> bool:
     return tensor.storage_offset() * tensor.element_size() % 4 == 0
-
-
-def _read(source: torch.Tensor, target: torch.Tensor) -> None:
-    T.read(source, target.data_ptr())
 
 
 def from_host(source: torch.Tensor, target: torch.Tensor) -> None:
@@ -187,23 +182,12 @@ def from_host(source: torch.Tensor, target: torch.Tensor) -> None:
             source = host
         elif source.is_conj() or source.is_neg():
             source = source.resolve_conj().resolve_neg()
-        _write(source, target, start, nbytes)
+        T.write(target, source)
         return
     # Casting happens on the host where the device has no such dtype, and on the device where that moves fewer bytes.
     fresh = T.empty(source.shape, target.dtype)
     from_host(source, fresh)
     device_copy(fresh, target)
-
-
-def _write(source: torch.Tensor, target: torch.Tensor, start: int, nbytes: int) -> None:
-    """The source's memory is laid out exactly as the target's."""
-    whole = nbytes & ~3
-    if whole:
-        T.write(target, source.data_ptr(), start, whole)
-    if nbytes - whole:
-        tail = ctypes.create_string_buffer(4)
-        ctypes.memmove(tail, source.data_ptr() + whole, nbytes - whole)
-        T.write(target, ctypes.addressof(tail), start + whole, 4)
 
 
 @custom("_copy_from", writes=("dst",), returns=("dst",), conj="direct")
@@ -258,7 +242,7 @@ def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_
         return _copied(self, dtype, memory_format)  # a cast
     if device is not None and device.type == "cpu" and _as_it_lies(self, dtype, memory_format):
         out = torch.empty(self.shape, dtype=self.dtype)
-        _read(self, out)
+        T.read(self, out)
         return out
     if layout is not None and layout is not torch.strided:
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
@@ -282,9 +266,7 @@ def local_scalar_dense(self):
     start = self.storage_offset() * self.element_size()
     unpack = _ITEM.get(self.dtype)
     if unpack is not None and start % 4 == 0 and not self.is_neg():
-        memory = ctypes.create_string_buffer(8)
-        T.read(self, ctypes.addressof(memory))
-        return unpack(memory)[0]
+        return unpack(T.bytes_of(self))[0]
     host = torch.empty(self.shape, dtype=self.dtype)  # one element, of any rank
     to_host(self, host)
     return host.item()
