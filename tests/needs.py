@@ -2,8 +2,12 @@
 is missing here; the reasons of all skipped tests end the output of `./dev test`.
 """
 
+import os
+import shutil
+import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
@@ -43,6 +47,28 @@ def feature(name: str) -> None:
 def timestamps() -> None:
     if not torch.webgpu.profiler.is_available():
         missing(f"{torch.webgpu.get_device_name()} has no timestamp-query {_as_opened()}".rstrip())
+
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def chromium() -> str:
+    """The path of a Chromium; `CHROMIUM` names one that is not on the path."""
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUM)), None)
+    return found or missing("no Chromium is installed here; on Debian: apt-get install chromium")
+
+
+def dawn() -> dict[str, str]:
+    """Node, its package `webgpu`, and a software driver that Dawn takes, which is Chromium's."""
+    node, package = shutil.which("node"), Path(sys.prefix) / "node" / "node_modules" / "webgpu"
+    driver = Path(chromium()).resolve().parent / "vk_swiftshader_icd.json"
+    drivers = [driver, Path("/usr/lib/chromium/vk_swiftshader_icd.json")]
+    driver = next((path for path in drivers if path.is_file()), None)
+    if node is None or not package.is_dir():
+        missing(f"Node with its package webgpu is not installed here: npm install --prefix {sys.prefix}/node webgpu")
+    if driver is None:
+        missing("this Chromium comes without SwiftShader, the software driver for Dawn")
+    return {"node": node, "package": str(package), "driver": str(driver)}
 
 
 def newer_torch(version: str, why: str) -> None:

@@ -8,4 +8,12 @@ from .frontend.device.stats import stats  # noqa: E402
 from .frontend.dispatch.counts import decompositions, fallbacks, reset_fallbacks  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["decompositions", "fallbacks", "reset_fallbacks", "stats"]
+__all__ = ["decompositions", "export", "fallbacks", "reset_fallbacks", "stats"]
+
+
+def __getattr__(name: str):
+    if name == "export":  # what it needs is loaded when it is asked for
+        from .web import export
+
+        return export
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -336,7 +336,8 @@ def write(tensor: torch.Tensor, host: torch.Tensor) -> None:
     multiple of four bytes and ends at one, or owns what follows up to there."""
     item = tensor.element_size()
     start, nbytes = tensor.storage_offset() * item, tensor.numel() * item
-    queue, block, address, whole = gpu().queue, _real(block_of(tensor)), host.data_ptr(), nbytes & ~3
+    block, address, whole = block_of(tensor), host.data_ptr(), nbytes & ~3
+    queue = gpu().queue if block.handle is not None else block.pool  # of a plan in the making
     if whole:
         queue.write(block, start, address, whole)
     if nbytes - whole:

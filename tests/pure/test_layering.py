@@ -27,6 +27,8 @@ RULES = {
     "plan": {"wgpu", ".ops", ".frontend"},
     "ops": {"wgpu", ".frontend"},
     "frontend": {"wgpu"},
+    "web": {"wgpu"},
+    "export": {"wgpu"},
 }
 # wgpu is reached through runtime/ only.
 FILES = sorted(p for p in ROOT.rglob("*.py") if "__pycache__" not in p.parts)

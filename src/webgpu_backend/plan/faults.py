@@ -25,6 +25,11 @@ def site(op: str, dim: int, wraps: bool) -> int:
     return (WRAPS if wraps else 0) | number << _DIM_BITS | (dim & 0xFF)
 
 
+def operators() -> dict[int, str]:
+    """The operators that sites name, by number."""
+    return dict(enumerate(_ops, _FIRST))
+
+
 _LIBRARIES = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)), "<short form")
 
 

@@ -32,6 +32,13 @@ class _Nowhere:
         self.descriptions: list[tuple] = []
         self.free: list[int] = []  # uids of blocks that no tensor has any more
 
+    def write(self, block: Block, offset: int, address: int, nbytes: int) -> None:
+        """An upload to a tensor without memory."""
+        planning = run.planning_here()
+        if planning is None:
+            raise T.Unplannable("the values of a tensor")
+        planning.upload(block, offset, address, nbytes)
+
 
 _nowhere = _Nowhere()
 
@@ -91,6 +98,10 @@ class Planning:
             raise T.Unplannable("a stream made for one call")
         self.sources.append((stream, elements))
         return PlannedDraw(self, len(self.sources) - 1)
+
+    def upload(self, block: Block, offset: int, address: int, nbytes: int) -> None:
+        """The host's bytes are no part of a plan."""
+        raise T.Unplannable("the values of a tensor")
 
     # -- outlines of arguments
 

@@ -19,12 +19,12 @@
         {
             let turn_x = walk_x + 1u == p.{{ over }}_w;
             walk_x = select(walk_x + 1u, 0u, turn_x);
-            let turn_y = turn_x && walk_y + 1u == p.{{ over }}_h;
+            let turn_y = turn_x & (walk_y + 1u == p.{{ over }}_h);
             walk_y = select(walk_y + u32(turn_x), 0u, turn_y);
 {% if class == "w" or flat %}
             {{ "walk_z" if class == "w" else "walk_c" }} += u32(turn_y);
 {% else %}
-            let turn_z = turn_y && walk_z + 1u == p.win_d;
+            let turn_z = turn_y & (walk_z + 1u == p.win_d);
             walk_z = select(walk_z + u32(turn_y), 0u, turn_z);
             walk_c += u32(turn_z);
 {% endif %}

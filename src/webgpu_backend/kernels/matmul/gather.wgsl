@@ -43,12 +43,13 @@ fn fetch(base: u32, position: vec4<i32>, tap: vec4<i32>) -> {{ type }} {
     let reach = position.xyz - tap.xyz;
     let step = vec3<u32>(p.step_d, p.step_h, p.step_w);
     let at = vec3<u32>(max(reach, vec3<i32>(0))) / step;
-    let inside = all(reach >= vec3<i32>(0)) && all(at * step == vec3<u32>(reach)) && all(at < size);
+    let inside = all(reach >= vec3<i32>(0)) & all(at * step == vec3<u32>(reach)) & all(at < size);
     let e = base + select(0u, u32(tap.w + linear(vec3<i32>(at))), inside);
 {% else %}
 {% set sign = "-" if b_class == "u" else "+" %}
 {% if flat %}
-    let inside = u32(position.y {{ sign }} tap.y) < size.y && u32(position.z {{ sign }} tap.z) < size.z;
+    // `&`, not `&&`: a branch for each of the forty reads of a tile takes SwiftShader minutes to compile.
+    let inside = (u32(position.y {{ sign }} tap.y) < size.y) & (u32(position.z {{ sign }} tap.z) < size.z);
 {% else %}
     let inside = all(vec3<u32>(position.xyz {{ sign }} tap.xyz) < size);
 {% endif %}

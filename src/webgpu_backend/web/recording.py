@@ -1,0 +1,260 @@
+"""A call of a function over outlines, as a page can repeat it: its steps, and every buffer that they name.
+
+Unlike the plan of an operator, a recording may use memory that is none of its arguments: parameters, caches and
+moments are the page's weights, and those that a step writes are its state.
+"""
+
+import ctypes
+import linecache
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from struct import Struct
+
+import torch
+
+from .. import tensor as T
+from ..dtypes import Unsupported
+from ..frontend import first_use
+from ..frontend.dispatch import fallback
+from ..kernels.pointwise.fuse import fuse
+from ..plan.outline import Planning
+from ..program import Caps, Program, Step, Window
+from ..runtime.blocks import Block
+from ..runtime.gpu import gpu
+from .surroundings import Surroundings
+
+OURS, TORCHS = str(Path(__file__).parents[1]), str(Path(torch.__file__).parent)
+UPLOAD = Program("upload", "", "rw", 8)  # no shader: bytes of a constant, copied to a place in a buffer
+_OVERLOAD = type(torch.ops.aten.add.Tensor)
+_place = Struct("<II")
+
+
+class ExportError(RuntimeError):
+    """What a function does cannot be done in a page."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """An input or an output: where it lies and what it looks like."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    block: Block | None  # None: it has no elements
+    offset: int = 0  # bytes
+
+    @property
+    def nbytes(self) -> int:
+        return self.dtype.itemsize * torch.Size(self.shape).numel()
+
+
+@dataclass
+class Recording:
+    """What a call does. Blocks with a handle are real: they outlive the call."""
+
+    caps: Caps
+    steps: list[tuple[Step, tuple]]
+    drawn: dict[int, tuple[int, int]]  # by step: which draw, and how many elements into it
+    draws: list[tuple[object, int]]  # stream and elements of each
+    inputs: list[Value]
+    outputs: list[Value]
+    uploads: dict[Block, bytes] = field(default_factory=dict)
+
+    @property
+    def written(self) -> set[Block]:
+        return {
+            block_of(b) for step, buffers in self.steps for b, a in zip(buffers, step.program.access) if a == "w"
+        }  # fmt: skip
+
+    def numbered(self) -> list[tuple]:
+        """The steps, comparable with those of another call: what is made in a call is named by its place in it."""
+        places: dict[Block, object] = {}
+        found = []
+        for step, buffers in self.steps:
+            bound = []
+            for b in buffers:
+                block = block_of(b)
+                name = block if block.handle is not None else places.setdefault(block, len(places))
+                bound.append((name, *b[1:]) if type(b) is Window else name)
+            found.append((step.program.name, step.program.wgsl, step.params, step.grid, tuple(bound)))
+        return found
+
+
+def block_of(buffer) -> Block:
+    return buffer.block if type(buffer) is Window else buffer
+
+
+class _Recorder(Planning):
+    """Planning that also takes what the host uploads."""
+
+    def __init__(self):
+        super().__init__()
+        self.uploads: dict[Block, bytes] = {}
+
+    def upload(self, block: Block, offset: int, address: int, nbytes: int) -> None:
+        data = ctypes.string_at(address, nbytes)
+        source = next((b for b, known in self.uploads.items() if known == data), None)
+        if source is None:
+            source = Block(None, -(-nbytes // 256) * 256)
+            source.nbytes = nbytes
+            self.uploads[source] = data
+        self.steps.append((Step(UPLOAD, _place.pack(offset, nbytes), (1, 1, 1)), (source, block)))
+
+
+class _Capabilities:
+    """Inside, kernels are planned for another adapter."""
+
+    def __init__(self, caps: Caps):
+        self.caps = caps
+
+    def __enter__(self):
+        self.before = gpu().caps
+        gpu().caps = self.caps
+
+    def __exit__(self, *_):
+        gpu().caps = self.before
+
+
+def record(
+    name: str, function: Callable, inputs: dict[str, torch.Tensor], call: Callable, caps: Caps, around: Surroundings
+) -> Recording:
+    """What `call(function, outlines of the inputs by name)`, a dictionary of tensors by name, does for these
+    capabilities. It is called twice: a page does the same at every call, so a function must, too."""
+    first_use.complete()
+    with _Capabilities(caps), around.kept():
+        first, known = _record_once(name, function, inputs, call, set())
+        second, _ = _record_once(name, function, inputs, call, known)
+    _compare(name, first.numbered(), second.numbered())
+    return second
+
+
+def _record_once(name: str, function, inputs: dict, call, earlier: set) -> tuple[Recording, set]:
+    with _Recorder() as recorder:
+        mode, fallback.mode = fallback.mode, "error"
+        try:
+            outlines = {key: _outline(key, t) for key, t in inputs.items()}
+            given = [_value(key, t) for key, t in outlines.items()]
+            results = call(function, outlines)
+            outputs = [_output(key, t) for key, t in results.items()]
+            made = set(recorder.made)
+            recording = _finished(recorder, given, outputs)
+            _check_memory(name, recording, made, earlier)
+            return recording, earlier | made
+        except (T.Unplannable, Unsupported, fallback.FallbackError, NotImplementedError, TypeError) as error:
+            raise _refusal(name, error) from error
+        finally:
+            fallback.mode = mode
+            recorder.release()
+
+
+def _outline(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.numel():
+        raise ExportError(f"webgpu export: the input {name!r} has no elements (shape {list(tensor.shape)})")
+    outline = T.empty(tensor.shape, tensor.dtype)
+    return outline.requires_grad_() if tensor.requires_grad else outline
+
+
+def _value(name: str, t: torch.Tensor) -> Value:
+    block = T.block_of(t) if t.numel() else None
+    return Value(name, t.dtype, tuple(t.shape), block, t.storage_offset() * t.element_size())
+
+
+def _output(name: str, t) -> Value:
+    """A result as the page reads it: dense, from a multiple of four bytes on."""
+    if not isinstance(t, torch.Tensor):
+        raise ExportError(f"webgpu export: the output {name!r} is a {type(t).__name__}; only tensors can be returned")
+    if t.device.type != T.NAME:
+        raise ExportError(f"webgpu export: the output {name!r} is on {t.device}, not on the device")
+    t = t.detach().resolve_conj().resolve_neg()
+    if not t.is_contiguous() or t.storage_offset() * t.element_size() % 4:
+        t = t.clone(memory_format=torch.contiguous_format)
+    return _value(name, t)
+
+
+def _finished(recorder: _Recorder, inputs: list[Value], outputs: list[Value]) -> Recording:
+    """With elementwise steps fused; what a result or an input lies in stays."""
+    seen = {v.block for v in (*inputs, *outputs)}
+    passing = set(recorder.made) - seen
+    steps, drawn = fuse(list(recorder.steps), dict(recorder.drawn), passing, recorder.caps)
+    return Recording(recorder.caps, steps, drawn, list(recorder.sources), inputs, outputs, recorder.uploads)
+
+
+def _check_memory(name: str, recording: Recording, made: set, earlier: set) -> None:
+    for step, buffers in recording.steps:
+        for buffer in buffers:
+            block = block_of(buffer)
+            if block in made:
+                continue
+            if block in earlier:
+                raise ExportError(
+                    f"webgpu export: {name} uses memory that its call before made (in {step.program.name}). Make what "
+                    "outlives a call before the export, as a tensor or a buffer of a module, and write to it in place"
+                )
+            if block.handle is None and block not in recording.uploads:
+                raise ExportError(f"webgpu export: {name} uses memory of another plan (in {step.program.name})")
+
+
+def _compare(name: str, first: list[tuple], second: list[tuple]) -> None:
+    if len(first) != len(second):
+        raise ExportError(
+            f"webgpu export: the first call of {name} makes {len(first)} dispatches and the second {len(second)}; a "
+            "page does the same at every call"
+        )
+    for a, b in zip(first, second):
+        if a != b:
+            raise ExportError(
+                f"webgpu export: the second call of {name} gives {b[0]} other numbers than the first. A number of "
+                "Python's, or a tensor on the CPU, changes from call to call: keep it in a tensor on the device. The "
+                "step counts of torch's optimizers are there with fused=True or capturable=True"
+            )
+
+
+# -- refusals
+
+
+def _refusal(name: str, error: BaseException) -> ExportError:
+    """Names the operator and the line of the model."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    users = [i for i, (frame, _) in enumerate(frames) if not _is_library(frame.f_code.co_filename)]
+    at = users[-1] if users else 0
+    frame, line = frames[at]
+    path = frame.f_code.co_filename
+    operator, on_cpu = _operator(frames[at + 1 :])
+    if on_cpu:
+        why = f"{operator} has no kernel for the device and would run on the CPU"
+    elif isinstance(error, T.Unplannable):
+        why = f"{operator} needs {error}: a page plans without values (shapes and branches that depend on data)"
+    else:
+        why = f"{operator}: {error}"
+    source = linecache.getline(path, line).strip()
+    return ExportError(f'webgpu export: {name} cannot be exported. {why}\n  File "{path}", line {line}\n    {source}')
+
+
+def _is_library(path: str) -> bool:
+    return path.startswith((OURS, TORCHS, "<")) or "site-packages" in path and "torch" in path
+
+
+def _operator(frames: list) -> tuple[str, bool]:
+    """The operator that was called, and whether the CPU was to run it."""
+    name, on_cpu = "", False
+    for frame, _ in frames:
+        for local in ("op", "overload", "operator"):
+            value = frame.f_locals.get(local)
+            found = value.name() if isinstance(value, _OVERLOAD) else getattr(value, "name", None)
+            if isinstance(found, str) and not name:
+                name = found if "::" in found else f"aten::{found}"
+        on_cpu = on_cpu or frame.f_code is fallback.on_cpu.__code__
+    if not name:
+        inner = [f for f, _ in frames if f.f_code.co_filename.startswith(str(Path(OURS) / "ops"))]
+        name = f"aten::{inner[0].f_code.co_name}" if inner else "an operator"
+    return name, on_cpu
+
+
+def contents(block: Block) -> bytes:
+    """The bytes of a real block, after all recorded work."""
+    size = -(-block.nbytes // 4) * 4
+    memory = (ctypes.c_char * size)()
+    gpu().queue.read(block, 0, ctypes.addressof(memory), size)
+    return memory.raw[: block.nbytes]

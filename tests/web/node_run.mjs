@@ -1,0 +1,38 @@
+// Runs an exported model under Node, with Dawn: node node_run.mjs <folder of the npm package webgpu> <site> <calls.json>
+//
+// calls.json is a list of {function, inputs: {name: [dtype, numbers]}, repeat}; the outputs of each are printed as JSON.
+import { readFile } from "node:fs/promises";
+import { pathToFileURL } from "node:url";
+import path from "node:path";
+
+const [, , dawn, site, calls] = process.argv;
+const { create, globals } = await import(pathToFileURL(path.join(dawn, "index.js")));
+Object.assign(globalThis, globals);
+const gpu = (globalThis.gpu = create([])); // kept: when it is collected, the process ends
+const { load } = await import(pathToFileURL(path.join(site, "runner.js")));
+
+/** Files in the place of a server's. */
+async function read(url) {
+  try {
+    return new Response(await readFile(new URL(url)));
+  } catch (error) {
+    return new Response(String(error), { status: 404 });
+  }
+}
+
+const plain = (data) => Array.from(data, (x) => (typeof x === "bigint" ? Number(x) : Number.isFinite(x) ? x : String(x)));
+try {
+  const model = await load(pathToFileURL(path.join(site, "model.json")), { gpu, fetch: read, prefer: process.env.WEB_CLASS || undefined });
+  const found = [];
+  for (const { function: name, inputs, repeat = 1 } of JSON.parse(await readFile(calls, "utf8"))) {
+    for (let i = 0; i < repeat; i++) {
+      const outputs = await (name ? model.call(name, inputs) : model.run(inputs));
+      found.push(Object.fromEntries(Object.entries(outputs).map(([key, data]) => [key, plain(data)])));
+    }
+  }
+  console.log(JSON.stringify({ outputs: found, timing: model.timing, bytes: model.bytes, kind: model.kind }));
+  model.dispose();
+} catch (error) {
+  console.log(JSON.stringify({ error: error.message, code: error.code ?? "", stack: error.stack }));
+}
+process.exit(0);

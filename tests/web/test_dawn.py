@@ -1,0 +1,166 @@
+"""Exported models under Node with Dawn: the numbers are PyTorch's."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import webgpu_backend
+
+from . import dawn
+
+DEVICE = "webgpu"
+
+
+def exported(tmp_path, what, args):
+    webgpu_backend.export(what, args, tmp_path / "site")
+    return tmp_path / "site"
+
+
+def close(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-5):
+    expected = expected.detach().cpu().to(torch.float32).flatten()
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+class Kinds(nn.Module):
+    """Inputs and outputs of many dtypes."""
+
+    def forward(self, words, mask, half, bytes):
+        big = words * 3_000_000_000 - 7
+        return {
+            "big": big, "flags": (words > 2) ^ mask, "half": half * 2 + 1, "bytes": bytes + 250,
+            "found": torch.nonzero_static(mask, size=4).flatten(), "none": half[:0],
+            "table": torch.tensor([1.5, 2.5], device=half.device),
+        }  # fmt: skip
+
+
+def test_dtypes(tmp_path):
+    words, mask = torch.tensor([1, -2, 3, 5, 4]), torch.tensor([True, False, True, False, False])
+    half, small = torch.tensor([0.5, -1.25, 3.0]), torch.tensor([1, 2, 250, 7, 9, 10, 11], dtype=torch.uint8)
+    given = {"words": words, "mask": mask, "half": half, "bytes": small}
+    site = exported(tmp_path, Kinds(), given)
+    (found,) = dawn.calls(site, {"inputs": given})
+    for name, value in Kinds()(**given).items():
+        close(found[name], value, 0)
+
+
+def test_what_a_page_is_told(tmp_path):
+    """A missing input, a wrong one, and an index that only the kernel sees."""
+    table = torch.randn(10, 4, device=DEVICE)
+    site = exported(tmp_path, lambda index: table[index], (torch.zeros(3, dtype=torch.int64),))
+    (found,) = dawn.calls(site, {"inputs": {"index": [0, 9, -1]}})
+    close(found["output"], table[[0, 9, 9]], 0)
+    for index, code, words in [
+        ([0, 10, 1], "index", "Index 10 is out of bounds for dimension 0 with size 10"),
+        ([0, 1], "input", "has 2 elements"),
+    ]:
+        answer = dawn.answer(site, {"inputs": {"index": index}})
+        assert answer.get("code") == code and words in answer["error"], answer
+    assert dawn.answer(site, {"inputs": {}})["code"] == "input"
+    assert dawn.answer(site, {"inputs": {"index": [0, 1, 2], "other": [1]}})["code"] == "input"
+
+
+@pytest.mark.parametrize("change, code", [(b"\x01", "damaged"), (b"", "damaged"), (None, "network")])
+def test_files_that_are_not_as_written(tmp_path, change, code):
+    site = exported(tmp_path, nn.Linear(4, 4), (torch.randn(1, 4),))
+    file = next(site.glob("weights-*"))
+    if change is None:
+        file.unlink()
+    else:
+        file.write_bytes(change + file.read_bytes()[1:])
+    found = dawn.answer(site, {"inputs": {"input": [1.0] * 4}})
+    assert found.get("code") == code, found
+
+
+def test_training_follows_pytorch(tmp_path):
+    """Forward, backward and AdamW, a hundred steps, and the model that is left."""
+    torch.manual_seed(0)
+    cpu = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 3 * 3, 10))
+    model = copy.deepcopy(cpu).to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=True)
+    x, y = torch.randn(16, 1, 8, 8), torch.randint(0, 10, (16,))
+
+    def learn(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return {"loss": loss}
+
+    webgpu_backend.export(
+        {"learn": learn, "predict": model}, {"learn": (x, y), "predict": (x,)}, tmp_path / "site"
+    )  # fmt: skip
+    *losses, predicted = dawn.calls(
+        tmp_path / "site", {"function": "learn", "inputs": {"x": x, "y": y}, "repeat": 100},
+        {"function": "predict", "inputs": {"input": x}},
+    )  # fmt: skip
+    other = torch.optim.AdamW(cpu.parameters(), lr=1e-2)
+    for step, found in enumerate(losses):
+        other.zero_grad()
+        loss = F.cross_entropy(cpu(x), y)
+        loss.backward()
+        other.step()
+        assert abs(found["loss"].item() - loss.item()) < 1e-3, step
+    assert losses[-1]["loss"] < 0.01
+    close(predicted["output"], cpu(x), 1e-3)
+
+
+def test_a_cache_stays_on_the_gpu(tmp_path):
+    """Attention over what earlier calls have written, one position at a time."""
+    torch.manual_seed(0)
+    length, width = 6, 8
+    keys, values = torch.zeros(length, width, device=DEVICE), torch.zeros(length, width, device=DEVICE)
+    project = nn.Linear(width, 3 * width).to(DEVICE)
+
+    def step(x, position):
+        q, k, v = project(x).chunk(3, -1)
+        keys.index_copy_(0, position, k)
+        values.index_copy_(0, position, v)
+        seen = torch.arange(length, device=DEVICE) <= position
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=seen[None])
+
+    def run(function, x, device):
+        return [function(x[i : i + 1].to(device), torch.tensor([i], device=device)) for i in range(length)]
+
+    x = torch.randn(length, width)
+    with torch.no_grad():
+        site = exported(tmp_path, step, (x[:1], torch.tensor([0])))
+        expected = run(step, x, DEVICE)
+    inputs = [{"inputs": {"x": x[i], "position": [i]}} for i in range(length)]
+    for found, value in zip(dawn.calls(site, *inputs), expected):
+        close(found["output"], value)
+
+
+def test_random_numbers_are_those_of_the_device(tmp_path):
+    def call(x):
+        return {"dropped": F.dropout(x, 0.5), "uniform": torch.rand(5, device=DEVICE)}
+
+    x = torch.ones(100)
+    torch.manual_seed(3)
+    site = exported(tmp_path, call, (x,))
+    found = dawn.calls(site, {"inputs": {"x": x}, "repeat": 3})
+    torch.manual_seed(3)
+    for one in found:
+        expected = call(x.to(DEVICE))
+        close(one["dropped"], expected["dropped"], 0)
+        close(one["uniform"], expected["uniform"], 0)
+    assert not torch.equal(found[0]["uniform"], found[1]["uniform"])
+
+
+def test_kernels_for_gpus(tmp_path):
+    """Of the class that browsers with a graphics card take; small ones, which the software driver compiles."""
+    torch.manual_seed(0)
+    x = torch.randn(5, 37)
+    norm = nn.LayerNorm(37)
+
+    def call(x):
+        return {"softmax": x.softmax(-1), "sum": x.sum(0), "sorted": x.sort(-1).values, "gelu": F.gelu(x * 2)}
+
+    site = exported(tmp_path, call, (x,))
+    (found,) = dawn.calls(site, {"inputs": {"x": x}}, kind="gpu")
+    for name, value in call(x).items():
+        close(found[name], value)
+    site = exported(tmp_path, norm, (x,))
+    close(dawn.calls(site, {"inputs": {"input": x}}, kind="gpu")[0]["output"], norm(x))
