@@ -332,7 +332,7 @@ def test_attention_stays_one_operator(causal, groups, monkeypatch):
     shapes = [(2, 4, 20, 16)] + [(2, 4 // groups, 20, 16)] * 2
     inputs = [torch.randn(s) for s in shapes]
     results = []
-    for device, call in (("cpu", f), (D, torch.compile(f))):
+    for device, call in (("cpu", f), (D, torch.compile(f, backend=D))):
         for _ in range(2):
             args = [x.to(device, copy=True).requires_grad_() for x in inputs]
             out = call(*args)
@@ -348,8 +348,8 @@ def test_attention_stays_one_operator(causal, groups, monkeypatch):
 
 
 def check_fused(f, *args, fewer=None, exact=True):
-    """The compiled function against the eager one, and how many dispatches it saves."""
-    compiled = torch.compile(f, dynamic=False)
+    """The replayed function against the eager one, and how many dispatches it saves."""
+    compiled = torch.compile(f, dynamic=False, backend=D)
     with torch.no_grad():
         for _ in range(3):
             given = [a.clone() for a in args]
@@ -543,7 +543,7 @@ def test_a_fused_training_step():
 
 
 def test_sizes_that_never_come_again_are_not_planned():
-    compiled = torch.compile(lambda x: x.exp() * 2 + 1, dynamic=True)
+    compiled = torch.compile(lambda x: x.exp() * 2 + 1, dynamic=True, backend=D)
     counts = []
     with torch.no_grad():
         for n in range(2, 40):

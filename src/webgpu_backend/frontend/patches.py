@@ -62,6 +62,10 @@ def _accelerator(name: str, parameters: str, newer: bool = False) -> Row:
     return Row(f"{module}.{name}", parameters, f"device.accelerator:{name}", why, TORCH, also=also, newer=newer)
 
 
+def _inductor(target: str, expects: str, module: str = "") -> Row:
+    return _relied(target, expects, "fused WGSL by Inductor", TORCH, module or target.rpartition(".")[0])
+
+
 _OVERLOAD = "torch.ops.aten.add.Tensor"
 
 ROWS: tuple[Row, ...] = (
@@ -191,8 +195,7 @@ ROWS: tuple[Row, ...] = (
             "tensor subclasses, which see torch's composites"),
     _relied("torch._C._dispatch_get_all_op_names", "builtin", "the list of operators in the docs"),
     _relied("torch.autograd.profiler_util.EventList", "uses _use_device", "kernels in torch.profiler's tables"),
-    # -- torch.compile: our backend by its name, and in the place of Inductor, which has no code generator for the
-    # device
+    # -- torch.compile: replays by the backend's name; by Inductor with our code generator, which is made of its parts
     Row("torch._dynamo.backends.registry", "has register_backend", "graphs.backend:registered",
         "torch.compile(backend='webgpu')", TORCH, when="torch._dynamo.backends.registry"),
     Row("torch._dynamo.trace_rules", "has add", "graphs.backend:untraced", "kernels that are called between two graphs",
@@ -202,6 +205,37 @@ ROWS: tuple[Row, ...] = (
         when="torch._inductor.compile_fx", everywhere=True),
     _relied("torch._dynamo.backends.common.aot_autograd", "(**kwargs)", "torch.compile with gradients",
             when="torch._dynamo.backends.common"),
+    _inductor("torch._dynamo.device_interface.DeviceInterface", "has get_device_properties"),
+    _inductor("torch._dynamo.device_interface.register_interface_for_device", "(device, device_interface)"),
+    _inductor("torch._inductor.compile_fx.compile_fx_inner", "takes gm example_inputs"),
+    _inductor("torch._inductor.config", "has patch fallback_random emulate_precision_casts", "torch._inductor.config"),
+    _inductor("torch._inductor.codegen.common.CSEVariable", "class"),
+    _inductor("torch._inductor.codegen.common.DeferredLine", "class"),
+    _inductor("torch._inductor.codegen.common.DeviceOpOverrides", "has device_guard set_device synchronize"),
+    _inductor("torch._inductor.codegen.common.IndentedBuffer", "has writeline splice indent clear getvalue"),
+    _inductor("torch._inductor.codegen.common.OpOverrides", "has constant indirect_indexing"),
+    _inductor("torch._inductor.codegen.common.SizeArg", "class"),
+    _inductor("torch._inductor.codegen.common.TensorArg", "class"),
+    _inductor("torch._inductor.codegen.common.register_backend_for_device",
+              "takes device device_scheduling device_wrapper_codegen"),
+    _inductor("torch._inductor.codegen.common.register_device_op_overrides", "(device, device_op_overrides)"),
+    _inductor("torch._inductor.codegen.simd.SIMDKernel", "has prepare_indexing rename_indexing get_strides_of_load "
+              "codegen_iteration_ranges_entry store_reduction swap_buffers"),
+    _inductor("torch._inductor.codegen.simd.SIMDScheduling", "has can_fuse define_kernel kernel_type"),
+    _inductor("torch._inductor.codegen.wrapper.PythonWrapperCodegen", "has create write_header make_allocation "
+              "generate_after_suffix _generate_extern_kernel_out_helper codegen_python_shape_tuple"),
+    _inductor("torch._inductor.custom_graph_pass.CustomGraphPass", "has uuid"),
+    _inductor("torch._inductor.dtype_propagation.DtypePropagationOpsHandler", "class"),
+    _inductor("torch._inductor.ir.NonOwningLayout", "class"),
+    _inductor("torch._inductor.utils.get_bounds_index_expr", "(index)"),
+    _inductor("torch._inductor.utils.get_fused_kernel_name", "(node_schedule, descriptive_names)"),
+    _inductor("torch._inductor.utils.get_kernel_metadata", "(node_schedule, wrapper)"),
+    _inductor("torch._inductor.utils.sympy_index_symbol", "(name)"),
+    _inductor("torch._inductor.utils.sympy_product", "(it)"),
+    _inductor("torch._inductor.virtualized.V", "has graph kernel"),
+    _inductor("torch.utils._sympy.printers.ExprPrinter", "has doprint"),
+    _inductor("torch.utils._sympy.symbol.SymT", "has TMP FLOAT UNBACKED_FLOAT"),
+    _inductor("torch.utils._sympy.symbol.free_symbol_is_type", "(e, prefix)"),
     # -- wgpu
     Row("wgpu.backends.wgpu_native._ffi.ffi._parser.parse_type", "(self, cdecl)",
         "..runtime.ctypes_of_wgpu:quickened", "opening a device in a tenth of the time", WGPU,

@@ -1,11 +1,14 @@
 """`torch.compile` on the device: a graph's first call runs as written, later ones record the dispatches it made."""
 
-from functools import wraps
+import copy
+from collections.abc import Callable
+from functools import cache, wraps
 from operator import attrgetter
 
 import torch
 from torch.nn import Parameter
 
+from ... import env
 from ... import tensor as T
 from .. import first_use
 
@@ -72,6 +75,36 @@ def _plain(x):
     return x if x.stride() == strides else T.as_strided(x, x.shape, strides)
 
 
+def fused(original: Callable, graph: torch.fx.GraphModule, inputs: list, kwargs: dict):
+    """The graph by Inductor, with our code generator."""
+    from ...plan.graphs import Shared
+    from .inductor import compiling
+
+    first_use.complete()
+    as_written = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    global tracing
+    outer, tracing = tracing, True
+    try:
+        compiled = compiling.compile(original, graph, inputs, kwargs)
+    except Exception as error:
+        compiling.explain(error)
+        return compile(as_written, inputs)
+    finally:
+        tracing = outer
+
+    @cache
+    def otherwise():
+        return compile(as_written, inputs)
+
+    def call(*args):
+        try:
+            return compiled(*args)
+        except Shared:  # torch derives graphs for arguments that are apart
+            return otherwise()(*args)
+
+    return call
+
+
 # -- where torch.compile finds it
 
 
@@ -92,8 +125,11 @@ def in_place_of_inductor(original):
 
     @wraps(original)
     def compile_fx(model_, example_inputs_, *args, **kwargs):
-        if isinstance(model_, torch.fx.GraphModule) and concerns(model_, example_inputs_):
+        ours = isinstance(model_, torch.fx.GraphModule) and "inner_compile" not in kwargs
+        if not ours or not concerns(model_, example_inputs_):
+            return original(model_, example_inputs_, *args, **kwargs)
+        if env.COMPILE == "replay" or args:
             return compile(model_, example_inputs_)
-        return original(model_, example_inputs_, *args, **kwargs)
+        return fused(original, model_, example_inputs_, kwargs)
 
     return compile_fx

@@ -174,6 +174,13 @@ def _store(dtype: DType, how: str, caps: Caps):
     return lines, "array<atomic<u32>>", combine
 
 
+def atomic_add(dtype: DType, caps: Caps):
+    """The array type by which elements of a dtype are added to, the statements that add `v` to element `at` of
+    `b_dst`, and the joining function `combine` they need, if any. 64-bit integers are two words."""
+    lines, kind, combine = _store(dtype, "sum", bits.plain(caps))
+    return kind, lines, combine
+
+
 def _from_bits(dtype: DType) -> str:
     return "now" if dtype.carrier == "u32" else f"bitcast<{dtype.carrier}>(now)"
 

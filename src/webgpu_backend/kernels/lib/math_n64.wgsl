@@ -117,8 +117,9 @@ fn n64_to_f32(a: i64) -> f32 {
   return f32(a);
 }
 
+// Word by word: Mesa 25's software driver takes `i64(a) < constant` for false, whatever `a` is.
 fn n64_from_i32(a: i32) -> i64 {
-  return i64(a);
+  return n64_load(u32(a), select(0u, 0xffffffffu, a < 0));
 }
 
 fn n64_from_u32(a: u32) -> i64 {

@@ -1,0 +1,9 @@
+"""Inductor's code generator for the device: `torch.compile` makes WGSL.
+
+printer    indices, which are expressions of sympy's, as WGSL
+values     operations on values: the expressions of the operator table, and Inductor's own few
+kernel     a kernel's text, while Inductor walks its nodes
+schedule   what may be one kernel, the wrapper around them, and the registration
+launch     what the generated Python calls: kernels as steps of plans
+compiling  the entry, the configuration, and what happens to graphs that are refused
+"""

@@ -1,0 +1,391 @@
+"""A kernel's text, while Inductor walks the nodes that it is made of.
+
+Elementwise work is text for one `xindex`; a reduction is loops over `r0_index` with what comes between them. Loads and
+stores whose elements follow one another are done four at a time: they become a line before or after the four.
+"""
+
+from contextlib import contextmanager
+
+import sympy
+import torch
+from torch._inductor.codegen.common import CSEVariable, DeferredLine, IndentedBuffer, SizeArg, TensorArg
+from torch._inductor.codegen.simd import SIMDKernel
+from torch._inductor.utils import sympy_product
+from torch._inductor.virtualized import V
+from torch.utils._sympy.symbol import SymT, free_symbol_is_type
+
+from .... import tensor as T
+from ....kernels.compiled.access import FOURS, Operand
+from ....kernels.compiled.program import Source
+from ....kernels.text.expression import literal
+from . import printer, reductions
+from .values import Values, as_carrier, carrier_of, computed, named, type_of
+
+_REST = ("loads", "stores", "fours", "whole", "guarded", "reduction", "length", "along", "loops")
+
+
+class Four:
+    """Four neighbouring elements that one line loads or stores."""
+
+    def __init__(self, operand: str, base: str, name: str, dtype: torch.dtype, buffer: str):
+        self.operand = operand
+        self.base = base
+        self.name = name
+        self.dtype = dtype
+        self.buffer = buffer
+
+
+class Kernel(SIMDKernel):
+    overrides = Values
+    newvar_prefix = "let "
+    suffix = ";"
+    kexpr = staticmethod(printer.text)
+    sexpr = kexpr
+    pexpr = kexpr
+
+    def __init__(self, tiling, **kwargs):
+        super().__init__(tiling, **kwargs)
+        if self._index_dtype != torch.int32:
+            raise NotImplementedError("webgpu: a kernel over more elements than an i32 counts")
+        self.helpers: dict[str, str] = {}  # functions of the text, by name
+        self.uses: dict[str, set[str]] = {}  # of each operand
+        self.loop_indexing = IndentedBuffer()
+        self.post_loop = IndentedBuffer()
+        self.outside: set = set()  # variables that outlive a loop
+        self.masks = 0
+        self.guarded = False
+        self.loads4: dict[tuple, Four] = {}
+        self.stores4: dict[tuple, Four] = {}
+        self.along = self.across = 0  # elements that follow one another along a reduction, or across rows
+        self.accumulators = 0
+        self.loops = 0
+        self.fours = self._fours()
+
+    def dtype_to_str(self, dtype: torch.dtype) -> str:
+        return "i32"
+
+    # -- what goes where
+
+    @contextmanager
+    def inside_mask(self):
+        self.masks += 1
+        try:
+            yield
+        finally:
+            self.masks -= 1
+
+    def create_cse_var(self, *args, **kwargs) -> CSEVariable:
+        var = super().create_cse_var(*args, **kwargs)
+        if not self.inside_reduction and not self.masks:
+            self.outside.add(var)
+        return var
+
+    def codegen_iteration_ranges_entry(self, entry) -> None:
+        line = f"let {entry.name} = {printer.text(self.rename_indexing(entry.expr))};"
+        (self.loop_indexing if entry.is_reduction else self.indexing_code).writeline(line)
+
+    def _root(self):
+        """The range whose elements are taken four at a time: the innermost one."""
+        return self.range_trees[-1]
+
+    def _fours(self) -> bool:
+        root = self._root()
+        return not self.inside_reduction or V.graph.sizevars.statically_known_multiple_of(root.numel, 4)
+
+    def _base(self, index: sympy.Expr) -> sympy.Expr | None:
+        """The place of an index's first element, if the four elements of a turn follow one another from a multiple of
+        four on."""
+        root = self._root()
+        own = [s for s in index.free_symbols if (e := self.range_tree_nodes.get(s)) is not None and e.root is root]
+        if not self.fours or len(own) != 1 or self.range_tree_nodes[own[0]].expr != root.index_sym():
+            return None
+        base = sympy.expand(index - own[0])
+        if own[0] in base.free_symbols or free_symbol_is_type(base, SymT.TMP):
+            return None
+        terms = base.args if isinstance(base, sympy.Add) else (base,)
+        return base if all(V.graph.sizevars.statically_known_multiple_of(t, 4) for t in terms) else None
+
+    def _by_fours(self, index: sympy.Expr, dtype: torch.dtype) -> sympy.Expr | None:
+        if self.masks or carrier_of(dtype) not in FOURS or (self.features.is_reduction() and not self.inside_reduction):
+            return None
+        return self._base(index)
+
+    def _count_strides(self, index: sympy.Expr) -> None:
+        """Whether neighbours of a reduction are neighbours in memory along its rows or across them."""
+        strides = self.get_strides_of_load(index)
+        steps = {}
+        for symbol, stride in strides.items():
+            steps[str(symbol)[0]] = V.graph.sizevars.optimization_hint(stride, fallback=64)
+        if steps.get("r") == 1:
+            self.along += 1
+        elif steps.get("x") == 1:
+            self.across += 1
+
+    def _use(self, operand: str, how: str) -> None:
+        self.uses.setdefault(operand, set()).add(how)
+
+    # -- reading and writing
+
+    @staticmethod
+    def _of_host(name: str) -> bool:
+        """Whether a buffer is a number in a tensor of the CPU, which is brought to the device before each call."""
+        buffer = V.graph.graph_inputs.get(name)
+        return buffer is not None and buffer.get_device().type == "cpu"
+
+    def _dtype(self, name: str) -> torch.dtype:
+        dtype = V.graph.get_dtype(name)
+        return torch.float32 if dtype is torch.float64 and self._of_host(name) else dtype
+
+    def load(self, name: str, index: sympy.Expr) -> CSEVariable:
+        operand, index = self.args.input(name), self.prepare_indexing(index)
+        dtype = self._dtype(name)
+        indirect = free_symbol_is_type(index, SymT.TMP)
+        looped = any((e := self.range_tree_nodes.get(s)) is not None and e.is_reduction for s in index.free_symbols)
+        if self.inside_reduction and not indirect:
+            self._count_strides(index)
+        base = None if indirect else self._by_fours(index, dtype)
+        if base is not None:
+            return self._load4(name, operand, base, dtype)
+        self._use(operand, "r")
+        line = f"read_{operand}({printer.text(self.rename_indexing(index))})"
+        apart = self.inside_reduction and not looped and not indirect and not self.masks
+        var = self.cse.generate(self.body if apart else self.loads, line, dtype=computed(dtype))
+        if apart:
+            self.outside.add(var)
+        return var
+
+    def _load4(self, name: str, operand: str, base: sympy.Expr, dtype: torch.dtype) -> CSEVariable:
+        text = printer.text(self.rename_indexing(base))
+        four = self.loads4.get((operand, text))
+        if four is None:
+            four = Four(operand, text, f"four{len(self.loads4)}", dtype, name)
+            self.loads4[operand, text] = four
+        self._use(operand, "R")
+        return self.cse.generate(self.loads, f"{four.name}[lane4]", dtype=computed(dtype))
+
+    def store(self, name: str, index: sympy.Expr, value: CSEVariable, mode=None) -> None:
+        operand, index = self.args.output(name), self.prepare_indexing(index)
+        dtype = V.graph.get_dtype(name)
+        text = as_carrier(value, carrier_of(dtype))
+        place = printer.text(self.rename_indexing(index))
+        if mode == "atomic_add":
+            self._use(operand, "a")
+            self._put(name, f"add_{operand}({place}, {text});")
+            return
+        if mode is not None:
+            raise NotImplementedError(f"webgpu: a store that is {mode}")
+        base = self._by_fours(index, dtype)
+        if base is not None:
+            self._store4(name, operand, base, dtype, text)
+            return
+        self._use(operand, "w")
+        self._put(name, f"write_{operand}({place}, {text});")
+
+    def _store4(self, name: str, operand: str, base: sympy.Expr, dtype: torch.dtype, text: str) -> None:
+        place = printer.text(self.rename_indexing(base))
+        four = self.stores4.get((operand, place))
+        if four is None:
+            four = Four(operand, place, f"result{len(self.stores4)}", dtype, name)
+            self.stores4[operand, place] = four
+        self._use(operand, "W")
+        self.stores.writeline(DeferredLine(name, f"{four.name}[lane4] = {text};"))
+
+    def store_reduction(self, name: str, index: sympy.Expr, value: CSEVariable) -> None:
+        """What a loop has gathered is there after it."""
+        stores, inside = self.stores, self.inside_reduction
+        self.stores, self.inside_reduction = self.post_loop, False
+        try:
+            self.store(name, index, value)
+        finally:
+            self.stores, self.inside_reduction = stores, inside
+
+    def _put(self, name: str, line: str) -> None:
+        """One element's store: outside of loops the first thread of a row does it."""
+        if self.features.is_reduction() and not self.inside_reduction:
+            line = f"if (live && lane == 0) {{ {line} }}"
+        self.stores.writeline(DeferredLine(name, line))
+
+    def checked_index(self, var: CSEVariable, size) -> CSEVariable:
+        """An index that was read, within bounds."""
+        self.guarded = True
+        size = printer.text(self.rename_indexing(sympy.sympify(size)))
+        own = carrier_of(var.dtype)
+        low, high = {
+            "n64": (f"n64_lo({var})", f"n64_hi({var})"),
+            "i64": (f"{var}.x", f"{var}.y"),
+        }.get(own, (f"bitcast<u32>({var})", f"select(0u, 0xffffffffu, {var} < 0)"))
+        return named(f"i32(checked({low}, {high}, u32({size}), p.site))", torch.int32)
+
+    def check_bounds(self, expr, size, lower: bool, upper: bool) -> None:
+        """Indices are checked as they are made."""
+
+    def device_assert_async(self, cond, msg) -> None:
+        raise NotImplementedError("webgpu: an assertion inside a kernel")
+
+    # -- reductions
+
+    def reduction(self, dtype, src_dtype, reduction_type, value):
+        key = (src_dtype, reduction_type, value)
+        if key not in self.cse.reduction_cache:
+            if self.masks:
+                raise NotImplementedError("webgpu: a reduction under a mask")
+            self.cse.reduction_cache[key] = reductions.emit(self, dtype, src_dtype, reduction_type, value)
+        return self.cse.reduction_cache[key]
+
+    def accumulator(self, fields: list[tuple[str, str]], init: list) -> list[str]:
+        """Variables that a loop gathers in: carriers and what they begin with."""
+        number, self.accumulators = self.accumulators, self.accumulators + 1
+        names = []
+        for (field, carrier), start in zip(fields, init):
+            names.append(f"acc{number}_{field}")
+            self.body.writeline(f"var {names[-1]} = {literal(start, carrier)};")
+        return names
+
+    def kept(self, text: str, dtype: torch.dtype) -> CSEVariable:
+        """A variable that is there from the end of the loop on."""
+        var = self.cse.newvar(dtype=dtype)
+        self.outside.add(var)
+        self.post_loop.writeline(f"let {var} = {text};")
+        return var
+
+    def scan(self, dtypes, combine_fn, values):
+        raise NotImplementedError("webgpu: a scan inside a kernel")
+
+    def sort(self, dtypes, values, stable, descending):
+        raise NotImplementedError("webgpu: a sort inside a kernel")
+
+    def bucketize(self, *args, **kwargs):
+        raise NotImplementedError("webgpu: a search inside a kernel")
+
+    # -- putting it together
+
+    def codegen_body(self) -> None:
+        """What has been gathered, as a loop or as it is."""
+        if not (self.loads or self.compute or self.stores or self.post_loop or self.loop_indexing):
+            return
+        if self.inside_reduction:
+            self._loop()
+            self.cse.invalidate(self.outside)
+            self._root().cache_clear()
+            self.loop_indexing.clear()
+            self.loads4.clear()
+            self.stores4.clear()
+        else:
+            for part in (self.loads, self.compute, self.stores):
+                self.body.splice(part)
+        self.body.splice(self.post_loop)
+        for part in (self.loads, self.compute, self.stores, self.post_loop):
+            part.clear()
+
+    def _loop(self) -> None:
+        """A loop over a row: this thread's share of it, four elements at a time where that may be."""
+        body = IndentedBuffer()
+        self.loops += 1
+        fours = bool(self.loads4 or self.stores4)
+        step = "LANES * 4" if fours else "LANES"
+        start = "lane * 4" if fours else "lane"
+        body.writeline(f"for (var r0_first = {start}; r0_first < row_end; r0_first += {step}) {{")
+        with body.indent():
+            if fours:
+                self._lines4(body)
+            else:
+                body.writeline("let r0_index = r0_first;")
+                self._inner(body)
+        body.writeline("}")
+        self.body.splice(body)
+
+    def _lines4(self, body: IndentedBuffer) -> None:
+        for four in self.loads4.values():
+            body.writeline(f"let {four.name} = read4_{four.operand}({four.base} + r0_first);")
+        for four in self.stores4.values():
+            body.writeline(DeferredLine(four.buffer, f"var {four.name}: vec4<{type_of(four.dtype)}>;"))
+        body.writeline("for (var lane4 = 0; lane4 < 4; lane4++) {")
+        with body.indent():
+            body.writeline("let r0_index = r0_first + lane4;")
+            self._inner(body)
+        body.writeline("}")
+        for four in self.stores4.values():
+            line = f"write4_{four.operand}({four.base} + r0_first, {four.name}, 2147483647);"
+            body.writeline(DeferredLine(four.buffer, line))
+
+    def _inner(self, body: IndentedBuffer) -> None:
+        for part in (self.loop_indexing, self.loads, self.compute, self.stores):
+            body.splice(part)
+
+    @staticmethod
+    def numbered(root) -> bool:
+        return isinstance(root.numel, (int, sympy.Integer))
+
+    def numel_sizes(self) -> list:
+        """Ranges whose size is a parameter."""
+        return [t for t in self.range_trees if not self.numbered(t)]
+
+    def operands(self) -> list[TensorArg]:
+        _, _, args, _ = self.args.python_argdefs()
+        if any(not isinstance(a, (TensorArg, SizeArg)) for a in args):
+            raise NotImplementedError("webgpu: a kernel with a workspace")
+        return [a for a in args if isinstance(a, TensorArg)]
+
+    def sizes(self) -> list[tuple[str, str]]:
+        """Parameters that are sizes: their names in the text, and in the Python around it."""
+        floats = (SymT.FLOAT, SymT.UNBACKED_FLOAT)
+        found = [
+            (f"{name}: f32" if free_symbol_is_type(expr, floats) else name, str(expr))
+            for expr, name in self.args.sizevars.items()
+        ]
+        wrapper = V.graph.wrapper_code
+        for tree in self.numel_sizes():
+            found.append((f"{tree.prefix}numel", wrapper.codegen_python_sizevar(tree.numel)))
+        return found
+
+    def source(self, name: str) -> Source:
+        """The kernel, when all nodes have been walked."""
+        self.codegen_body()
+        operands = tuple(
+            Operand(a.name, T.DTYPES[self._dtype(a.buffer)], "".join(sorted(self.uses.get(a.name, ()))))
+            for a in self.operands()
+        )
+        sizes = tuple(n for n, _ in self.sizes())
+        total = sympy_product([t.numel for t in self.range_trees if not t.is_reduction])
+        count = int(total) if isinstance(total, (int, sympy.Integer)) else f"{self.range_trees[0].prefix}numel"
+        known = "".join(f"let {s} = p.{s};\n" for s in (s.partition(":")[0] for s in sizes))
+        rest = dict(functions="\n".join(self.helpers.values()), guarded=self.guarded)
+        if self.features.is_reduction():
+            root = self._root()
+            length = int(root.numel) if self.numbered(root) else f"{root.prefix}numel"
+            body = known + f"let row_end = select(0, {length}, live);\n"
+            body += self.indexing_code.getvalue() + self.body.getvalue()
+            rest |= dict(length=length, along=self.along >= self.across, loops=self.loops)
+            return Source(name, operands, sizes, count, body, reduction=True, **rest)
+        fours = bool(self.loads4 or self.stores4)
+        body = known + self.indexing_code.getvalue() + self.body.getvalue()
+        loads = [f"let {f.name} = read4_{f.operand}({f.base} + first);" for f in self.loads4.values()]
+        stores = []
+        for f in self.stores4.values():
+            if not self._removed(f.buffer):
+                loads.append(f"var {f.name}: vec4<{type_of(f.dtype)}>;")
+                end = count if isinstance(count, int) else f"p.{count}"
+                stores.append(f"write4_{f.operand}({f.base} + first, {f.name}, {f.base} + {end});")
+        whole = isinstance(count, int) and count % 4 == 0
+        return Source(name, operands, sizes, count, body, loads=tuple(loads), stores=tuple(stores), fours=fours,
+                      whole=whole, **rest)  # fmt: skip
+
+    def codegen_kernel(self, name=None) -> str:
+        """The arguments, after its name, of the call that makes this kernel in the generated Python."""
+        made = self.source("")
+        operands = tuple((o.name, o.dtype.name, o.uses) for o in made.operands)
+        rest = {n: getattr(made, n) for n in _REST if getattr(made, n) != getattr(Source, n)}
+        lines = [f"sizes={made.sizes!r}, count={made.count!r}", *(f"{n}={v!r}" for n, v in rest.items())]
+        functions = f"functions='''\n{made.functions}''', " if made.functions else ""
+        return f"'''\n{made.body}''', {operands!r}, {functions}{', '.join(lines)}"
+
+    def call_kernel(self, name: str, node=None, deallocate_ws: bool = True) -> None:
+        wrapper = V.graph.wrapper_code
+        for symbol in self.args.sizevars:
+            wrapper.ensure_size_computed(symbol)
+        wrapper.uploads |= {a.buffer for a in self.operands() if self._of_host(a.buffer)}
+        args = [*(a.buffer for a in self.operands()), *(text for _, text in self.sizes())]
+        wrapper.writeline(f"{name}({', '.join(args)})")
+
+    def _removed(self, name: str) -> bool:
+        return name in V.graph.removed_buffers or name in self.removed_buffers or name in self.inplaced_to_remove

@@ -1,0 +1,174 @@
+"""What may be one kernel, the Python around the kernels, and where Inductor finds all of it."""
+
+import torch
+from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
+from torch._inductor import ir
+from torch._inductor.codegen.common import (
+    DeviceOpOverrides,
+    register_backend_for_device,
+    register_device_op_overrides,
+)
+from torch._inductor.codegen.simd import SIMDScheduling
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
+from torch._inductor.virtualized import V
+
+from .... import tensor as T
+from ....plan import caps
+from ...device import module
+from .kernel import Kernel
+
+_MADE = ("mm", "addmm", "bmm", "baddbmm", "bias_addmm")  # extern kernels that need no `out`
+_HERE = f"{__package__}.launch"
+
+
+class Scheduling(SIMDScheduling):
+    kernel_type = Kernel
+
+    @classmethod
+    def get_backend_features(cls, device):
+        return set()
+
+    def can_fuse(self, node1, node2) -> bool:
+        return self._bindable(node1, node2) and super().can_fuse(node1, node2)
+
+    can_fuse_vertical = can_fuse
+    can_fuse_horizontal = can_fuse
+
+    @staticmethod
+    def _bindable(node1, node2) -> bool:
+        """Whether the buffers of both can be bound at once; one binding is left for faults."""
+        names = set()
+        for node in (node1, node2):
+            names |= {d.name for d in (*node.read_writes.reads, *node.read_writes.writes)}
+        return len(names) <= caps().max_bindings - 1
+
+    def define_kernel(self, src_code: str, node_schedule, kernel: Kernel) -> str:
+        wrapper = V.graph.wrapper_code
+        if src_code in wrapper.src_to_kernel:
+            return wrapper.src_to_kernel[src_code]
+        name = f"wgsl_{get_fused_kernel_name(node_schedule, 'original_aten')}_{wrapper.next_kernel_suffix()}"
+        wrapper.src_to_kernel.update({src_code: name})
+        origins, detailed = get_kernel_metadata(node_schedule, wrapper)
+        wrapper.header.splice(f"{origins}\n{detailed}")
+        wrapper.header.splice(f"{name} = Compiled({name!r}, {src_code})\n")
+        return name
+
+
+class Wrapper(PythonWrapperCodegen):
+    """The generated Python: our kernels among calls of eager operators, planned as a whole."""
+
+    @staticmethod
+    def create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures=None):
+        if is_subgraph:
+            return PythonWrapperCodegen.create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures)
+        return Wrapper()
+
+    def __init__(self):
+        super().__init__()
+        self.uploads: set[str] = set()  # arguments that are tensors of the CPU, and that kernels read
+
+    def write_header(self) -> None:
+        super().write_header()
+        self.imports.splice(f"from {_HERE} import Compiled, made, planned, empty as empty_strided_{T.NAME}\n")
+
+    def define_kernel(self, kernel_name, *args, **kwargs) -> None:
+        """Kernels of other devices come this way: the CPU's would take a C++ compiler."""
+        raise NotImplementedError(f"{kernel_name} is computed on the CPU")
+
+    def make_allocation(self, name, device, dtype, shape, stride, allocation_shape=None, is_pinned=False):
+        if device.type != T.NAME:
+            return super().make_allocation(name, device, dtype, shape, stride, allocation_shape, is_pinned)
+        if allocation_shape is not None and allocation_shape != shape:
+            return super().make_allocation(name, device, dtype, shape, stride, allocation_shape, is_pinned)
+        sizes, strides = (self.codegen_python_shape_tuple(x) for x in (shape, stride))
+        return f"{name} = empty_strided_{T.NAME}({sizes}, {strides}, {dtype})"
+
+    def _generate_extern_kernel_out_helper(self, kernel, out, out_view, args, device, stack_traces=None) -> None:
+        """Our operators make their results: one that looks as it should takes the place of the buffer."""
+        buffer = V.graph.get_buffer(out)
+        owns = buffer is not None and not isinstance(buffer.layout, ir.NonOwningLayout)
+        if device != T.NAME or out_view or not owns or kernel.rpartition(".")[2] not in _MADE:
+            super()._generate_extern_kernel_out_helper(kernel, out, out_view, args, device, stack_traces)
+            return
+        self.writeline(f"{out} = made({kernel}({', '.join(args)}), {out})")
+
+    def generate_after_suffix(self, result) -> None:
+        super().generate_after_suffix(result)
+        mutated = tuple(sorted(V.graph.mutated_input_idxs))
+        uploads = tuple(i for i, name in enumerate(V.graph.graph_inputs) if name in self.uploads)
+        constants = ", ".join(V.graph.constants)
+        result.splice(f"\ncall = planned(call, {mutated!r}, {uploads!r}, lambda: [{constants}])\n")
+
+
+class Overrides(DeviceOpOverrides):
+    """There is one device and one queue."""
+
+    def device_guard(self, device_idx: int) -> str:
+        return "torch._ops.contextlib.nullcontext()"
+
+    def set_device(self, device_idx: int) -> str:
+        return "pass"
+
+    def synchronize(self) -> str:
+        return f"torch.{T.NAME}.synchronize()"
+
+    def import_get_raw_stream_as(self, name: str) -> str:
+        return f"def {name}(_): return 0"
+
+
+class Interface(DeviceInterface):
+    """The device as Dynamo and Inductor ask for it."""
+
+    device = module.device
+    current_device = staticmethod(module.current_device)
+    set_device = staticmethod(module.set_device)
+    device_count = staticmethod(module.device_count)
+    is_available = staticmethod(module.is_available)
+    synchronize = staticmethod(module.synchronize)
+
+    @staticmethod
+    def get_device_properties(device=None):
+        """As Inductor's estimates know devices; WebGPU tells no number of compute units."""
+        found = module.get_device_properties(device)
+        found.multi_processor_count = 128 if caps().kind == "gpu" else 8
+        found.max_threads_per_multi_processor = 2048
+        found.warp_size = 32
+        return found
+
+    class Worker:
+        set_device = staticmethod(module.set_device)
+        current_device = staticmethod(module.current_device)
+        get_device_properties = staticmethod(module.get_device_properties)
+
+    @staticmethod
+    def get_raw_stream(index: int) -> int:
+        return 0
+
+    @staticmethod
+    def exchange_device(index: int) -> int:
+        return 0
+
+    maybe_exchange_device = exchange_device
+
+    @staticmethod
+    def get_compute_capability(device=None) -> str:
+        return ""
+
+    @staticmethod
+    def is_bf16_supported(including_emulation: bool = False) -> bool:
+        return True
+
+    @staticmethod
+    def is_dtype_supported(dtype: torch.dtype, including_emulation: bool = False) -> bool:
+        return dtype in T.DTYPES
+
+    @staticmethod
+    def memory_allocated(device=None) -> int:
+        return module.memory_allocated()
+
+
+def register() -> None:
+    register_backend_for_device(T.NAME, Scheduling, Wrapper)
+    register_device_op_overrides(T.NAME, Overrides())
+    register_interface_for_device(T.NAME, Interface)

@@ -1,0 +1,242 @@
+"""torch.compile by Inductor: what becomes one kernel, and that it computes what eager operators do."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import webgpu_backend
+
+D = "webgpu"
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    with _no_refusals():
+        yield
+    torch._dynamo.reset()
+
+
+class _no_refusals:
+    """No graph of these tests may be left to the replay."""
+
+    def __enter__(self):
+        from webgpu_backend.frontend.graphs.inductor import compiling
+
+        self.told = compiling._told
+        self.told.clear()
+
+    def __exit__(self, kind, *_):
+        assert kind or not self.told, self.told
+
+
+def dispatches(f) -> int:
+    before = webgpu_backend.stats()["dispatches"]
+    f()
+    return webgpu_backend.stats()["dispatches"] - before
+
+
+def check(f, *args, kernels=None, rtol=1e-5, atol=1e-5, **options):
+    """The compiled function on the device against the plain one on the CPU, twice, and its dispatches."""
+    compiled = torch.compile(f, **options)
+    moved = [a.to(D) if isinstance(a, torch.Tensor) else a for a in args]
+    with torch.no_grad():
+        expected = torch.utils._pytree.tree_leaves(f(*args))
+        for _ in range(2):
+            found = torch.utils._pytree.tree_leaves(compiled(*moved))
+            for a, b in zip(found, expected, strict=True):
+                assert a.dtype == b.dtype and a.device.type == D
+                torch.testing.assert_close(a.cpu(), b, rtol=rtol, atol=atol, equal_nan=True)
+        if kernels is not None:
+            assert dispatches(lambda: compiled(*moved)) == kernels
+
+
+SHAPES = [(5, 8), (3, 7), (1, 1), (2, 3, 5), (4, 1030), (0, 4)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_chain_is_one_kernel(shape):
+    torch.manual_seed(0)
+    x, a, b = torch.randn(shape), torch.randn(shape[-1]), torch.randn(shape[-1])
+    check(lambda x, a, b: F.gelu(x * a + b), x, a, b, kernels=int(x.numel() > 0))
+
+
+@pytest.mark.parametrize("n", [1, 6, 64, 1000, 4096])
+def test_softmax_and_norms_are_one_kernel_with_what_is_around_them(n):
+    torch.manual_seed(0)
+    x, y, w, b = torch.randn(7, n), torch.randn(7, n), torch.randn(n), torch.randn(n)
+    mask = torch.rand(7, n) > 0.5
+    check(lambda x, m: torch.softmax((x * 0.5).masked_fill(m, -1e9), -1), x, mask, kernels=1)
+    check(lambda x, y, w: F.rms_norm(x + y, (n,)) * w, x, y, w, kernels=1, rtol=1e-4)
+    if n > 1:
+        check(lambda x, w, b: F.layer_norm(x * 2, (n,), w, b).relu(), x, w, b, kernels=1, rtol=1e-4, atol=1e-4)
+
+
+def test_special_values_come_through():
+    x = torch.tensor([0.0, -0.0, 1e-40, 3e38, float("inf"), float("-inf"), float("nan"), -1.5] * 3)
+    y = x.roll(3)
+    check(lambda x, y: (x * y, x.exp(), x.sqrt(), x.maximum(y), x > y, x.isnan(), x.relu(), torch.atan2(x, y)), x, y)
+    check(lambda x, y: (x.max(), x.min(), x.sum(), x.argmax(), (x > y).any()), x, y)
+
+
+DTYPES = [torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(33,), (5, 8)], ids=str)
+def test_dtypes(shape, dtype):
+    torch.manual_seed(0)
+    if dtype.is_floating_point:
+        x, y = torch.randn(shape).to(dtype), torch.randn(shape).to(dtype)
+    else:
+        x, y = torch.randint(-90, 90, shape).to(dtype), torch.randint(1, 90, shape).to(dtype)
+    rough = 1e-2 if dtype.is_floating_point else 0
+    check(lambda x, y: (x + y, x * y - 3, x > y, -x.abs()), x, y, kernels=1, rtol=rough, atol=rough)
+    check(lambda x, y: (x.sum(), x.amax(-1), (x > y).sum(-1), x.float()), x, y, rtol=rough, atol=rough * 10)
+    check(lambda x: x.t().contiguous() if x.dim() == 2 else x.flip(0), x)
+
+
+def test_masks_and_bits():
+    torch.manual_seed(0)
+    a, b = torch.rand(5, 9) > 0.5, torch.rand(5, 9) > 0.3
+    check(lambda a, b: (a & b, a | b, a ^ b, ~a, a.sum(), a.any(0), b.all(1), a.long() * 3), a, b)
+    x = torch.randint(-99, 99, (5, 9))
+    check(lambda x: (x & 12, (x | 3) ^ 5, x << 2, ~(x >> 1), x // 7, x % 7), x, kernels=1)
+
+
+def test_gathers_and_scatters():
+    torch.manual_seed(0)
+    table, at, rows = torch.randn(10, 6), torch.tensor([1, -1, 3, 3]), torch.randn(4, 6)
+    check(lambda t, i: t[i] * 2, table, at, kernels=1)
+    check(lambda t, i: F.embedding(i % 10, t).sum(-1), table, at.abs(), kernels=1)
+    check(lambda t, i, v: t.index_add(0, i % 10, v) + 1, table, at, rows)
+    check(lambda t, i, v: t.index_put((i,), v, accumulate=True), table.half(), at, rows.half(), rtol=1e-2)
+    check(lambda t, i: t.gather(1, i).relu(), table, torch.randint(0, 6, (10, 3)), kernels=1)
+    check(lambda t, i: torch.zeros(10, 6, dtype=t.dtype, device=t.device).scatter_add(1, i, t), table,
+          torch.randint(0, 6, (10, 6)))  # fmt: skip
+
+
+def test_an_index_that_leads_out_is_reported():
+    compiled = torch.compile(lambda t, i: t[i] * 2)
+    table = torch.randn(4, 2).to(D)
+    with torch.no_grad():
+        compiled(table, torch.tensor([1, 3], device=D))
+        with pytest.raises(IndexError, match="out of bounds"):
+            compiled(table, torch.tensor([1, 4], device=D)).cpu()
+        assert compiled(table, torch.tensor([0, -1], device=D)).cpu().equal(table.cpu()[[0, 3]] * 2)
+
+
+def test_views_cats_and_pads():
+    torch.manual_seed(0)
+    x, y = torch.randn(6, 10), torch.randn(6, 3)
+    check(lambda x, y: torch.cat([x * 2, y + 1], 1), x, y, kernels=1)
+    check(lambda x, y: torch.cat([x @ x.t(), y], 1), x, y, rtol=1e-4)
+    check(lambda x: F.pad(x, (1, 2, 0, 1), value=3.0) + 1, x, kernels=1)
+    check(lambda x: (x.t() + 1, x[::2] * 2, x.flip(0), x[1:, 3:].exp(), x.as_strided((3, 4), (2, 3), 1) * 2), x)
+    check(lambda x: x.expand(4, 6, 10).permute(2, 0, 1).sum(1), x)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (1000, 130), (3, 70000), (70000, 2), (2, 3, 4, 5)], ids=str)
+def test_reductions(shape):
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    check(lambda x: (x.sum(), x.sum(0), x.mean(-1), x.amax(0), x.argmax(-1)), x, rtol=1e-4, atol=1e-2)
+    check(lambda x: (x.var(-1), x.std(0), x.norm(dim=-1)), x, rtol=1e-4, atol=1e-4)
+
+
+def test_one_kernel_for_all_sizes():
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    compiled = torch.compile(lambda x, w: (F.softmax(x * 2, -1) * w, x.sum(0), x.mean()), dynamic=True)
+    for n, m in ((3, 4), (5, 9), (1000, 130), (7, 65), (2, 2), (64, 1024)):
+        torch.manual_seed(n)
+        x, w = torch.randn(n, m), torch.randn(m)
+        with torch.no_grad():
+            found = compiled(x.to(D), w.to(D))
+        for a, b in zip(found, (F.softmax(x * 2, -1) * w, x.sum(0), x.mean())):
+            torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=1e-4)
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_arguments_are_written():
+    @torch.compile
+    def f(cache, at, x):
+        cache[:, at] = x
+        cache.mul_(2)
+        return cache.sum()
+
+    same, cache = torch.zeros(4, 6), torch.zeros(4, 6, device=D)
+    for i in range(3):
+        x, version = torch.randn(4), cache._version
+        with torch.no_grad():
+            total = f(cache, i, x.to(D))
+        same[:, i] = x
+        same.mul_(2)
+        torch.testing.assert_close(total.cpu(), same.sum())
+        torch.testing.assert_close(cache.cpu(), same)
+        assert cache._version > version
+
+
+def test_parts_of_packed_storages_are_written_alone():
+    """Halves and flags share words with elements that are none of the kernel's business."""
+    for dtype in (torch.float16, torch.bool, torch.uint8):
+        storage = torch.ones(40, dtype=dtype, device=D)
+
+        @torch.compile
+        def f(part):
+            part.copy_(part.logical_not().to(part.dtype))
+
+        with torch.no_grad():
+            f(storage[3:16])
+        expected = torch.ones(40, dtype=dtype)
+        expected[3:16] = 0
+        assert storage.cpu().equal(expected), dtype
+
+
+def test_constants_and_numbers():
+    k = torch.randn(5)
+    moved = k.to(D)
+    compiled = torch.compile(lambda x, s: x * moved + s)
+    x = torch.randn(3, 5)
+    with torch.no_grad():
+        for s in (2.5, 3.0, -1.0):
+            torch.testing.assert_close(compiled(x.to(D), s).cpu(), x * k + s)
+
+
+def test_training_with_an_optimizer_step_that_is_compiled():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Dropout(0.0), nn.Linear(32, 4))
+    ours = copy.deepcopy(net).to(D)
+    model = torch.compile(ours, fullgraph=True)
+    optimizers = [torch.optim.AdamW(n.parameters(), 1e-2) for n in (net, ours)]
+    step = torch.compile(lambda: optimizers[1].step())
+    for _ in range(4):
+        x, y = torch.randn(8, 16), torch.randint(0, 4, (8,))
+        losses = []
+        for call, optimizer, inputs in ((net, optimizers[0], (x, y)), (model, optimizers[1], (x.to(D), y.to(D)))):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(call(inputs[0]), inputs[1])
+            loss.backward()
+            step() if call is model else optimizer.step()
+            losses.append(loss.item())
+        assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+def test_what_is_refused_is_replayed_and_said_once():
+    from webgpu_backend.frontend.graphs.inductor import compiling
+
+    @torch.compile
+    def f(x, y):
+        return x + y, x.to(D) * 2
+
+    with pytest.warns(UserWarning, match="computed on the CPU"):
+        for i in range(2):
+            a, b = f(torch.full((2,), float(i)), torch.ones(2))
+            assert a.tolist() == [i + 1.0] * 2 and b.tolist() == [2.0 * i] * 2
+    assert len(compiling._told) == 1
+    compiling._told.clear()
