@@ -8,13 +8,7 @@ numbers for each.
 
 import torch
 
-_NO_COMPLEX128 = "the result or a step of it is complex128, which no shader computes"
-
-FALLBACK: dict[str, tuple] = {
-    "block_diag": (_NO_COMPLEX128, torch.complex64),
-    "float_power": (_NO_COMPLEX128, torch.complex64),
-    "nn.functional.l1_loss": (_NO_COMPLEX128, torch.complex64),
-}
+FALLBACK: dict[str, tuple] = {}
 WRONG: dict[str, tuple] = {
     "nn.functional.normalize": (
         "a gradient of zero is a difference; the CPU's x ** -0.5 of few elements rounds sqrt(x) first",

@@ -81,8 +81,6 @@ STILL = {"wrong": ("wrong", False, None), "fallback": ("right", True, False), "r
 @pytest.mark.parametrize("kind, name, dtype", gaps.entries(), ids=str)
 def test_known_gap(kind, name, dtype):
     """Strictly: a gap that closes fails here until its entry goes."""
-    if kind == "fallback":
-        needs.feature("f64")  # without it complex128 is refused, and no sample is left that falls back
     variants = [op for op in database() if name_of(op) == name]
     assert variants, f"the database has no {name}: its entry in tests/gaps.py names nothing"
     found = [outcome_of(op, dtype, max(SAMPLES, 10)) for op in variants]

@@ -6,18 +6,20 @@ import pytest
 import torch
 
 import webgpu_backend  # noqa: F401  (fills the table)
-from webgpu_backend.dtypes import Unsupported
+from webgpu_backend.dtypes import REAL, Unsupported
 from webgpu_backend.frontend.dispatch.registration import loses_gradient, overloads_of
 from webgpu_backend.kernels.text.expression import Emitter
 from webgpu_backend.ops.table import CHOICES, CUSTOM, ENTRIES, POINTWISE
 
-CARRIERS = ("f32", "i32", "u32", "bool", "n64", "i64", "c64", "f64")
+CARRIERS = ("f32", "i32", "u32", "bool", "n64", "i64", "c64", "f64", "c128")
 
 
 def translates(spec, carrier: str) -> bool:
     types = dict(spec.types)
-    names = {n: carrier if types.get(n, "T") in ("T", "own") else types[n] for n in (*spec.inputs, *spec.scalars)}
-    outputs = [(f"out{k}", carrier if o == "T" else o) for k, o in enumerate(spec.outputs)]
+    follows = {"T": carrier, "own": carrier, "real": REAL.get(carrier, carrier), "complex": "c64"}
+    kinds = {n: types.get(n, "T") for n in (*spec.inputs, *spec.scalars)}
+    names = {n: follows.get(kind, kind) for n, kind in kinds.items()}
+    outputs = [(f"out{k}", follows.get(o, o)) for k, o in enumerate(spec.outputs)]
     try:
         lines = Emitter(names).program(spec.source, outputs)
     except Unsupported:

@@ -118,7 +118,7 @@ def _compute_units() -> int:
 
 def get_device_capability(device=None) -> dict:
     _index(device)
-    return {"supported_dtypes": set(T.DTYPES) - (set() if gpu().caps.f64 else {torch.float64})}
+    return {"supported_dtypes": set(T.DTYPES) - (set() if gpu().caps.f64 else {torch.float64, torch.complex128})}
 
 
 def synchronize(device=None) -> None:

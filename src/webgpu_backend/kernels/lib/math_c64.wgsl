@@ -1,6 +1,29 @@
 // complex64 as vec2<f32> (real, imaginary), with the branch cuts and special values of C99's annex G, which torch on a
 // CPU takes from the C library. Components reach f32 through math_f32.wgsl only: NaN is tested on the bits, since
 // drivers may assume it away.
+//
+// complex128 has the same text with the types exchanged (text/library.py), so that numbers which depend on the precision
+// have names; those of complex128 are in math_c128.wgsl.
+
+const C64_LN2: f32 = 0.69314718;
+const C64_LN10: f32 = 2.3025851;
+// pi, pi / 2, and what is to be subtracted from them.
+const C64_PI: f32 = 3.1415927;
+const C64_PI_REST: f32 = 8.7422777e-8;
+const C64_HALF_PI: f32 = 1.5707964;
+const C64_HALF_PI_REST: f32 = 4.3711388e-8;
+// e^88 is nearly the largest number.
+const C64_LONG_STEP: f32 = 88.0;
+const C64_LONG_STEP_EXP: f32 = 1.6516363e38;
+// Below the first asinh(z) is z, above the second it is log(2 z).
+const C64_TINY: f32 = 2e-4;
+const C64_HUGE: f32 = 8e6;
+// The last place of 1; its square / 128; itself / 128; 4 over its square; the root of the smallest number.
+const C64_EPSILON: f32 = 0x1p-23f;
+const C64_TINY_LEG: f32 = 0x1p-53f;
+const C64_SMALL_LEG: f32 = 0x1p-30f;
+const C64_LARGE_SIDE: f32 = 0x1p48f;
+const C64_TINY_SQUARE: f32 = 0x1p-63f;
 
 fn c64_add(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
   return a + b;
@@ -128,12 +151,12 @@ fn c64_over_i(a: vec2<f32>) -> vec2<f32> {
 fn c64_exp_times(x: f32, c: f32, s: f32) -> vec2<f32> {
   var v = vec2<f32>(c, s);
   var t = x;
-  if (t > 88.0) {
-    v *= 1.6516363e38;
-    t -= 88.0;
-    if (t > 88.0) {
-      v *= 1.6516363e38;
-      t -= 88.0;
+  if (t > C64_LONG_STEP) {
+    v *= C64_LONG_STEP_EXP;
+    t -= C64_LONG_STEP;
+    if (t > C64_LONG_STEP) {
+      v *= C64_LONG_STEP_EXP;
+      t -= C64_LONG_STEP;
     }
   }
   return v * f32_exp(t);
@@ -155,7 +178,7 @@ fn c64_exp(a: vec2<f32>) -> vec2<f32> {
 }
 
 fn c64_exp2(a: vec2<f32>) -> vec2<f32> {
-  return c64_exp(a * 0.69314718);
+  return c64_exp(a * C64_LN2);
 }
 
 fn c64_expm1(a: vec2<f32>) -> vec2<f32> {
@@ -203,11 +226,11 @@ fn c64_log(a: vec2<f32>) -> vec2<f32> {
 }
 
 fn c64_log2(a: vec2<f32>) -> vec2<f32> {
-  return c64_log(a) / 0.69314718;
+  return c64_log(a) / C64_LN2;
 }
 
 fn c64_log10(a: vec2<f32>) -> vec2<f32> {
-  return c64_log(a) / 2.3025851;
+  return c64_log(a) / C64_LN10;
 }
 
 fn c64_log1p(a: vec2<f32>) -> vec2<f32> {
@@ -269,7 +292,7 @@ fn c64_sinh(a: vec2<f32>) -> vec2<f32> {
 
 fn c64_cosh(a: vec2<f32>) -> vec2<f32> {
   if (a.y == 0.0) {
-    let sign = bitcast<f32>((bitcast<u32>(a.x) ^ bitcast<u32>(a.y)) & 0x80000000u);
+    let sign = f32_copysign(0.0, select(1.0, -1.0, f32_signbit(a.x) != f32_signbit(a.y)));
     return vec2<f32>(f32_cosh(a.x), select(sign, a.y, f32_isnan(a.x)));
   }
   if (!f32_isfinite(a.y)) {
@@ -340,9 +363,9 @@ fn c64_asinh_parts(x: f32, y: f32) -> vec3<f32> {
   var real = 0.0;
   if (a >= 10.0) {
     real = f32_log(a + f32_sqrt(a * a - 1.0));
-  } else if (y == 1.0 && x < 0x1p-53f) {
+  } else if (y == 1.0 && x < C64_TINY_LEG) {
     real = f32_sqrt(x);
-  } else if (x >= 0x1p-23f * below) {
+  } else if (x >= C64_EPSILON * below) {
     let over = c64_half_excess(x, 1.0 + y, r) + c64_half_excess(x, 1.0 - y, s);
     real = f32_log1p(over + f32_sqrt(over * (a + 1.0)));
   } else if (y < 1.0) {
@@ -357,14 +380,14 @@ fn c64_asinh_parts(x: f32, y: f32) -> vec3<f32> {
   // sqrt(a^2 - y^2), and y on the same scale.
   var leg = 0.0;
   var side = y;
-  if (y == 1.0 && x < 0x1p-30f) {
+  if (y == 1.0 && x < C64_SMALL_LEG) {
     leg = f32_sqrt(x) * f32_sqrt(0.5 * (a + y));
-  } else if (x >= 0x1p-23f * below) {
+  } else if (x >= C64_EPSILON * below) {
     let over = c64_half_excess(x, y + 1.0, r) + c64_half_excess(x, y - 1.0, s);
     leg = f32_sqrt(over * (a + y));
   } else if (y > 1.0) {
-    leg = x * 0x1p48f * y / f32_sqrt((y + 1.0) * (y - 1.0));
-    side = y * 0x1p48f;
+    leg = x * C64_LARGE_SIDE * y / f32_sqrt((y + 1.0) * (y - 1.0));
+    side = y * C64_LARGE_SIDE;
   } else {
     leg = f32_sqrt((1.0 - y) * (1.0 + y));
   }
@@ -383,12 +406,12 @@ fn c64_asinh(a: vec2<f32>) -> vec2<f32> {
     }
     return vec2<f32>(f32_nan(), select(f32_nan(), a.y, a.y == 0.0));
   }
-  if (x < 2e-4 && y < 2e-4) {
+  if (x < C64_TINY && y < C64_TINY) {
     return a;
   }
-  if (x > 8e6 || y > 8e6) {
+  if (x > C64_HUGE || y > C64_HUGE) {
     let w = c64_log(vec2<f32>(x, y));
-    return vec2<f32>(f32_copysign(w.x + 0.69314718, a.x), f32_copysign(w.y, a.y));
+    return vec2<f32>(f32_copysign(w.x + C64_LN2, a.x), f32_copysign(w.y, a.y));
   }
   let parts = c64_asinh_parts(x, y);
   return vec2<f32>(f32_copysign(parts.x, a.x), f32_copysign(parts.y, a.y));
@@ -408,20 +431,20 @@ fn c64_acos(a: vec2<f32>) -> vec2<f32> {
     if (f32_isinf(a.y)) {
       return vec2<f32>(f32_nan(), -a.y);
     }
-    return vec2<f32>(select(f32_nan(), 1.5707964, a.x == 0.0), f32_nan());
+    return vec2<f32>(select(f32_nan(), C64_HALF_PI, a.x == 0.0), f32_nan());
   }
-  if (x < 2e-4 && y < 2e-4) {
-    return vec2<f32>(1.5707964 - (a.x + 4.3711388e-8), -a.y);
+  if (x < C64_TINY && y < C64_TINY) {
+    return vec2<f32>(C64_HALF_PI - (a.x + C64_HALF_PI_REST), -a.y);
   }
   var real = 0.0;
   var imaginary = 0.0;
-  if (x > 8e6 || y > 8e6) {
+  if (x > C64_HUGE || y > C64_HUGE) {
     let w = c64_log(a);
     real = abs(w.y);
-    imaginary = w.x + 0.69314718;
+    imaginary = w.x + C64_LN2;
   } else {
     let parts = c64_asinh_parts(y, x);
-    real = select(parts.z, 3.1415927 - (parts.z + 8.7422777e-8), f32_signbit(a.x));
+    real = select(parts.z, C64_PI - (parts.z + C64_PI_REST), f32_signbit(a.x));
     imaginary = parts.x;
   }
   return vec2<f32>(real, select(-imaginary, imaginary, f32_signbit(a.y)));
@@ -443,7 +466,7 @@ fn c64_atanh(a: vec2<f32>) -> vec2<f32> {
       return vec2<f32>(f32_copysign(0.0, a.x), f32_nan());
     }
     if (f32_isinf(a.y)) {
-      return vec2<f32>(f32_copysign(0.0, a.x), f32_copysign(1.5707964, a.y));
+      return vec2<f32>(f32_copysign(0.0, a.x), f32_copysign(C64_HALF_PI, a.y));
     }
     return vec2<f32>(select(f32_nan(), a.x, a.x == 0.0), f32_nan());
   }
@@ -453,18 +476,18 @@ fn c64_atanh(a: vec2<f32>) -> vec2<f32> {
   if (a.x == 0.0) {
     return vec2<f32>(a.x, f32_atan(a.y));
   }
-  if (x < 2e-4 && y < 2e-4) {
+  if (x < C64_TINY && y < C64_TINY) {
     return a;
   }
-  if (x > 8e6 || y > 8e6) {
+  if (x > C64_HUGE || y > C64_HUGE) {
     let zero = f32_isinf(x) || f32_isinf(y);
     let inverse = 0.0625 * c64_recip(select(0.0625 * vec2<f32>(x, y), vec2<f32>(1.0, 0.0), zero)).x;
-    return vec2<f32>(f32_copysign(select(inverse, 0.0, zero), a.x), f32_copysign(1.5707964, a.y));
+    return vec2<f32>(f32_copysign(select(inverse, 0.0, zero), a.x), f32_copysign(C64_HALF_PI, a.y));
   }
-  let square = select(y * y, 0.0, y < 0x1p-63f);
+  let square = select(y * y, 0.0, y < C64_TINY_SQUARE);
   var real = 0.25 * f32_log1p(4.0 * x / ((x - 1.0) * (x - 1.0) + square));
-  if (x == 1.0 && y < 0x1p-23f) {
-    real = 0.5 * (0.69314718 - f32_log(y));
+  if (x == 1.0 && y < C64_EPSILON) {
+    real = 0.5 * (C64_LN2 - f32_log(y));
   }
   let angle = select(0.5 * f32_atan2(2.0 * y, (1.0 - x) * (1.0 + x) - square), 0.5 * f32_atan2(2.0, -y), x == 1.0);
   return vec2<f32>(f32_copysign(real, a.x), f32_copysign(angle, a.y));

@@ -71,6 +71,10 @@ fn f64_frac(x: f64) -> f64 {
   return x - trunc(x);
 }
 
+fn f64_sqrt(x: f64) -> f64 {
+  return sqrt(x);
+}
+
 fn f64_rsqrt(x: f64) -> f64 {
   return 1.0lf / sqrt(x);
 }

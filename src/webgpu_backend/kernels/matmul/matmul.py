@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import cache
 
-from ...dtypes import COMPLEX64, FLOAT32, FLOAT64, INT32, INT64, DType, carrier
+from ...dtypes import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, INT32, INT64, DType, carrier
 from ...program import Caps, Plan, Program, Step
 from ..layout import spread
 from ..quantized import formats
@@ -37,7 +37,7 @@ SPLIT = {"gpu": (128, 256), "cpu": (32, 2048)}
 MAX_STEPS = 50000  # loop iterations per thread: one software driver stops at 65,535
 NARROW = 1.25  # what reading numbers of two bytes adds to the time of a tile
 
-SUMS = {"f32": FLOAT32, "i32": INT32, "i64": INT64, "n64": INT64, "c64": COMPLEX64, "f64": FLOAT64}
+SUMS = {"f32": FLOAT32, "i32": INT32, "i64": INT64, "n64": INT64, "c64": COMPLEX64, "c128": COMPLEX128, "f64": FLOAT64}
 
 
 def plan(product: Product, caps: Caps) -> Plan:

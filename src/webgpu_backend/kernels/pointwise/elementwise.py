@@ -140,7 +140,7 @@ def _as_words(source: View, target: View, owned: bool) -> tuple[list[View], list
     same order: a thread then has sixteen bytes in place of four elements."""
     item, n = target.dtype.size, numel(target.sizes)
     as_they_are = [source], [target]
-    if not (target.dtype.packed or item == 8) or source[:3] != target[:3] or not (n * item % 4 == 0 or owned):
+    if not (target.dtype.packed or item >= 8) or source[:3] != target[:3] or not (n * item % 4 == 0 or owned):
         return as_they_are
     walk = order_by(target.sizes, target.strides)
     dims, strides = collapse([target.sizes[d] for d in walk], [[target.strides[d] for d in walk]])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from ...dtypes import DType, carrier
+from ...dtypes import REAL, DType, carrier
 from ...program import Caps, Program
 from ..layout import GROUPS, WORKGROUP
 from ..text import elements, library, numbers
@@ -24,8 +24,9 @@ HEAVY = 2800  # characters of library code from which an operator is compiled on
 class Spec:
     """An elementwise operator: `inputs` and `scalars` name what `source` uses.
 
-    `types` gives names a carrier of their own ("bool", "i32", "own": the operand's dtype) instead of the compute
-    dtype; `outputs` is one carrier per output: "T" (compute), or fixed. Numbers among the inputs wrap to the compute
+    `types` gives names a carrier of their own ("bool", "i32", "own": the operand's dtype, "real": that of a complex
+    number's parts) instead of the compute dtype; `outputs` is one carrier per output: "T" (compute), "complex" (that
+    of which compute is a part), or fixed. Numbers among the inputs wrap to the compute
     dtype, or are `checked`: they must fit, as whole scalars must.
     """
 
@@ -118,7 +119,10 @@ class _Text:
         return own if type_ == "own" else self._fixed(type_)
 
     def _fixed(self, type_: str) -> str:
-        return {"T": self.own, "i64": "n64" if self.caps.i64 else "i64"}.get(type_, type_)
+        if type_ == "complex":
+            return "c128" if self.own == "f64" else "c64"
+        real = REAL.get(self.own, self.own)
+        return {"T": self.own, "real": real, "i64": "n64" if self.caps.i64 else "i64"}.get(type_, type_)
 
     def program(self) -> Program:
         walk, caps = self.walk, self.caps

@@ -4,7 +4,7 @@ The same mechanism serves sums, arg-reductions and moments (one or two passes), 
 reduce a row and then rewrite it: softmax, the norms and their gradients (one pass over rows, the state in registers).
 """
 
-from ...dtypes import ALL, DType, Unsupported, carrier
+from ...dtypes import ALL, REAL, DType, Unsupported, carrier
 from ...program import Caps, Plan, Step
 from ..layout import View, collapse, numel, spread
 from ..text import elements
@@ -168,7 +168,7 @@ def plan_finish(
     kept.sort(key=lambda d: -lead.strides[d])
     odims, ostrides = collapse([lead.sizes[d] for d in kept], [[v.strides[d] for d in kept] for v in results])
     m, own = numel(odims), carrier(compute, caps)
-    numbers = _numbers(tuple("f32" if own == "c64" else own for _ in spec.scalars), scalars)
+    numbers = _numbers((REAL.get(own, own),) * len(spec.scalars), scalars)
     return _second(spec, compute, m, numel(lead.sizes) // m, slots, odims, ostrides, results, numbers, caps)
 
 

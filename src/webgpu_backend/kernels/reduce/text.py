@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from ...dtypes import ALL, DType, carrier
+from ...dtypes import ALL, REAL, DType, carrier
 from ...program import Caps, Program
 from ..text import elements
 from ..text.expression import Emitter, convert, literal, names_in, wgsl_type
@@ -79,15 +79,14 @@ def state_types(spec: Spec, compute: DType, caps: Caps) -> list[tuple[str, str]]
 
 def _typed(name: str, own: str, caps: Caps) -> str:
     """The carrier that a spec's type stands for: "T" the compute dtype's own, "real" that of its absolute value."""
-    real = "f32" if own == "c64" else own
-    return {"T": own, "real": real, "i64": "n64" if caps.i64 else "i64"}.get(name, name)
+    return {"T": own, "real": REAL.get(own, own), "i64": "n64" if caps.i64 else "i64"}.get(name, name)
 
 
 def storage_of(carrier_: str) -> DType:
     """The dtype that holds a carrier between passes."""
     names = {
         "f32": "float32", "i32": "int32", "u32": "uint32", "bool": "uint32", "f64": "float64", "c64": "complex64",
-        "n64": "int64", "i64": "int64", "nu64": "uint64", "u64": "uint64",
+        "c128": "complex128", "n64": "int64", "i64": "int64", "nu64": "uint64", "u64": "uint64",
     }  # fmt: skip
     return ALL[names[carrier_]]
 
@@ -125,7 +124,7 @@ class _Text:
         self.state = dict(state_types(spec, compute, caps))
         self.results = {n: _typed(t, self.own, caps) for n, t in spec.results}
         self.maps = {n: _typed(t, self.own, caps) for n, t in spec.maps}
-        self.scalars = {n: "f32" if self.own == "c64" else self.own for n in spec.scalars}
+        self.scalars = {n: REAL.get(self.own, self.own) for n in spec.scalars}
         self.read = [_Tensor(n, *access, self.own) for n, access in zip(spec.inputs, pass_.inputs)]
         self.written = [_Tensor(n, *access, t) for (n, t), access in zip(self.maps.items(), pass_.maps)]
         self.stored = [_Tensor(n, *access, t) for (n, t), access in zip(self.results.items(), pass_.results)]

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from functools import cache
 
-from ...dtypes import UINT8, UINT16, UINT32, UINT64, DType, Unsupported
+from ...dtypes import UINT8, UINT16, UINT32, UINT64, UINT128, DType, Unsupported
 from ...program import Caps
 
-_BY_SIZE = {1: UINT8, 2: UINT16, 4: UINT32, 8: UINT64}
+_BY_SIZE = {1: UINT8, 2: UINT16, 4: UINT32, 8: UINT64, 16: UINT128}
 
 
 def bits_of(size: int) -> DType:
@@ -25,11 +25,11 @@ def plain(caps: Caps) -> Caps:
 
 def fields(name: str, size: int) -> list[str]:
     """Parameter fields that hold one element's bits."""
-    return [f"{name}_x: u32", f"{name}_y: u32"] if size == 8 else [f"{name}: u32"]
+    return [f"{name}_{part}: u32" for part in "xyzw"[: size // 4]] if size > 4 else [f"{name}: u32"]
 
 
 def text(name: str, size: int) -> str:
     """The element those fields hold, as the carrier of `bits_of(size)`."""
-    if size == 8:
-        return f"vec2<u32>(p.{name}_x, p.{name}_y)"
+    if size > 4:
+        return f"vec{size // 4}<u32>({', '.join(f'p.{name}_{part}' for part in 'xyzw'[: size // 4])})"
     return f"p.{name}" if size == 4 else f"i32(p.{name})"

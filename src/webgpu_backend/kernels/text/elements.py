@@ -1,6 +1,6 @@
 """How elements of each dtype are declared, read and written in WGSL: one at a time, or four to a thread."""
 
-from ...dtypes import FLOATS_OF_A_BYTE, DType
+from ...dtypes import FLOATS_OF_A_BYTE, WGSL_TYPE, DType
 from ...program import Caps
 
 # Access modes of a binding: "v" four consecutive elements at once, "e" single elements, "a" single elements of a
@@ -29,7 +29,7 @@ def array_type(dtype: DType, mode: str, caps: Caps) -> str:
             return "array<vec4<u32>>"
         if name in ("int64", "uint64"):
             return f"array<vec4<{_word64(dtype)}>>" if caps.i64 else "array<vec4<u32>>"
-        return "array<f64>"
+        return _wide_array(dtype)
     if mode == "a":
         return "array<atomic<u32>>"
     if name in ("float32", "int32", "uint32"):
@@ -44,7 +44,12 @@ def array_type(dtype: DType, mode: str, caps: Caps) -> str:
         return "array<u32>"
     if name in ("int64", "uint64"):
         return f"array<{_word64(dtype)}>" if caps.i64 else "array<vec2<u32>>"
-    return "array<f64>"
+    return _wide_array(dtype)
+
+
+def _wide_array(dtype: DType) -> str:
+    """Of elements that are read one by one in any mode."""
+    return f"array<{WGSL_TYPE[dtype.carrier]}>"
 
 
 def _word64(dtype: DType) -> str:

@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass
 from struct import pack, unpack
 
-from ...dtypes import WGSL_TYPE, Unsupported
+from ...dtypes import REAL, WGSL_TYPE, Unsupported
 from . import library
 
 _FLOATS = ("f32", "f64")
@@ -21,6 +21,7 @@ _NATIVE = {
     "n64": "+-*&|^",
     "nu64": "+-*&|^",
     "c64": "+-",
+    "c128": "+-",
 }
 _CALLS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_divide", "%": "remainder", "**": "pow",
@@ -57,7 +58,7 @@ _BIN = {
 }  # fmt: skip
 _CMP = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _CARRIER_OF = {"f32": "f32", "i32": "i32", "u32": "u32", "bool": "bool", "f64": "f64", "vec2<f32>": "c64",
-               "i64": "n64", "u64": "nu64"}  # fmt: skip
+               "vec2<f64>": "c128", "i64": "n64", "u64": "nu64"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,9 @@ def literal(number, type_: str) -> str:
         text = text if any(c in text for c in ".e") else text + ".0"
         text = f"{text}lf" if type_ == "f64" else text
         return f"({text})" if number < 0 else text
-    if type_ == "c64":
-        number = complex(number)
-        return f"vec2<f32>({literal(number.real, 'f32')}, {literal(number.imag, 'f32')})"
+    if type_ in REAL:
+        number, part = complex(number), REAL[type_]
+        return f"vec2<{part}>({literal(number.real, part)}, {literal(number.imag, part)})"
     number = int(number)
     if type_ in ("i64", "u64"):
         return f"vec2<u32>({number & 0xFFFFFFFF}u, {(number >> 32) & 0xFFFFFFFF}u)"
@@ -118,17 +119,20 @@ def convert(text: str, source: str, target: str) -> str:
     if target == "bool":
         if source in ("i64", "u64"):
             return f"any({text} != vec2<u32>(0u))"
-        if source == "c64":
-            return f"(!all({text} == vec2<f32>(0.0)))"
+        if source in REAL:
+            return f"(!all({text} == {literal(0, source)}))"
         return f"(!({text} == {literal(0, source)}))"
     if source == "bool":
-        if target in ("i64", "u64", "c64", "f64", "n64", "nu64"):
+        if target in ("i64", "u64", "c64", "c128", "f64", "n64", "nu64"):
             return f"select({literal(0, target)}, {literal(1, target)}, {text})"
         return f"{target}({text})"
-    if target == "c64":
-        return f"vec2<f32>({convert(text, source, 'f32')}, 0.0)"
-    if source == "c64":
-        return convert(f"{text}.x", "f32", target)
+    if source in REAL and target in REAL:
+        return f"{WGSL_TYPE[target]}({text})"
+    if target in REAL:
+        part = REAL[target]
+        return f"vec2<{part}>({convert(text, source, part)}, {literal(0, part)})"
+    if source in REAL:
+        return convert(f"{text}.x", REAL[source], target)
     direct = {
         ("i32", "f32"): "f32", ("u32", "f32"): "f32", ("i32", "u32"): "u32", ("u32", "i32"): "i32",
         ("f32", "i32"): "i32_from_f32", ("f32", "u32"): "u32_from_f32",
@@ -221,9 +225,9 @@ class Emitter:
             return self._select(node.test, node.body, node.orelse)
         if isinstance(node, ast.Attribute):
             value = self.visit(node.value)
-            if value.type != "c64":
+            if value.type not in REAL:
                 raise Unsupported(f"webgpu: .{node.attr} of {value.type}")
-            return Value(f"{value.text}.{ {'real': 'x', 'imag': 'y'}[node.attr] }", "f32")
+            return Value(f"{value.text}.{ {'real': 'x', 'imag': 'y'}[node.attr] }", REAL[value.type])
         if isinstance(node, ast.Call):
             return self._call(node.func.id, node.args)
         raise SyntaxError(f"not understood: {ast.unparse(node)}")
@@ -251,11 +255,11 @@ class Emitter:
         return self._function(_CALLS[op], t, [a, b])
 
     def _compare(self, op: str, a: str, b: str, t: str) -> str:
-        if t in ("i64", "u64", "c64"):
+        if t in ("i64", "u64", *REAL):
             if op in ("==", "!="):
                 equal = f"all({a} == {b})"
                 return equal if op == "==" else f"(!{equal})"
-            if t == "c64":
+            if t in REAL:
                 raise Unsupported("webgpu: complex numbers have no order")
             return f"{t}_{_CALLS[op]}({a}, {b})"
         # `!=` is false for NaN on one software driver; `!(x == y)` is right everywhere.
@@ -294,12 +298,11 @@ class Emitter:
     def _call(self, name: str, args: list[ast.expr]) -> Value:
         if name == "where":
             return self._select(*args)
-        if name in ("float", "int", "bool", "long", "complex"):
-            target = {"float": "f32", "int": "i32", "bool": "bool", "complex": "c64"}.get(name)
+        if name == "complex":
+            return self._complex([self.visit(a) for a in args])
+        if name in ("float", "int", "bool", "long"):
+            target = {"float": "f32", "int": "i32", "bool": "bool"}.get(name)
             target = target or ("n64" if self.native64 else "i64")
-            if name == "complex" and len(args) == 2:
-                real, imag = (self.as_type(a, "f32") for a in args)
-                return Value(f"vec2<f32>({real}, {imag})", "c64")
             return Value(self.as_type(args[0], target), target)
         values = [self.visit(a) for a in args]
         typed = [v.type for v in values if v.type != "literal"]
@@ -318,6 +321,14 @@ class Emitter:
         if name in _DERIVED and t not in _WHOLE:
             return self._derived(name, t, [self._as(v, t) for v in values])
         return self._function(name, t, [self._as(v, t) for v in values])
+
+    def _complex(self, values: list[Value]) -> Value:
+        """Of two parts, or of any number."""
+        type_ = "c128" if any(v.type in ("f64", "c128") for v in values) else "c64"
+        if len(values) == 1:
+            return Value(self._as(values[0], type_), type_)
+        real, imag = (self._as(v, REAL[type_]) for v in values)
+        return Value(f"{WGSL_TYPE[type_]}({real}, {imag})", type_)
 
     def _derived(self, name: str, t: str, texts: list[str]) -> Value:
         parameters, source = _DERIVED[name]
@@ -369,10 +380,12 @@ def _carrier_of(wgsl: str, t: str) -> str:
     return _CARRIER_OF[wgsl]
 
 
-_WIDTH = ("bool", "i32", "u32", "i64", "n64", "u64", "nu64", "f32", "f64", "c64")
+_WIDTH = ("bool", "i32", "u32", "i64", "n64", "u64", "nu64", "f32", "f64", "c64", "c128")
 
 
 def _wider(a: str, b: str) -> str:
+    if {a, b} == {"f64", "c64"}:
+        return "c128"
     return max(a, b, key=_WIDTH.index)
 
 

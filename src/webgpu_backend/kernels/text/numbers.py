@@ -5,7 +5,7 @@ from struct import Struct, pack
 
 _F32, _F64, _U32, _U64 = Struct("<f"), Struct("<d"), Struct("<I"), Struct("<Q")
 _BITS = {"uint8": 8, "int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
-_WORDS = {"i64": 2, "u64": 2, "n64": 2, "nu64": 2, "c64": 2, "f64": 2}  # of a carrier; others have one
+_WORDS = {"i64": 2, "u64": 2, "n64": 2, "nu64": 2, "c64": 2, "f64": 2, "c128": 4}  # of a carrier; others have one
 
 
 def packed(words: Collection[int]) -> bytes:
@@ -64,6 +64,11 @@ def _pack_f64(value) -> bytes:
         return _F64.pack(float("inf") if value > 0 else float("-inf"))
 
 
+def _pack_c128(value) -> bytes:
+    value = complex(value)
+    return _F64.pack(value.real) + _F64.pack(value.imag)
+
+
 PACKERS = {
     "f32": _pack_f32,
     "i32": lambda v: _U32.pack(int(v) & 0xFFFFFFFF),
@@ -71,6 +76,7 @@ PACKERS = {
     "bool": lambda v: _U32.pack(bool(v)),
     "c64": _pack_c64,
     "f64": _pack_f64,
+    "c128": _pack_c128,
     **dict.fromkeys(("i64", "n64", "u64", "nu64"), lambda v: _U64.pack(int(v) & 0xFFFFFFFFFFFFFFFF)),
 }
 """By carrier."""
@@ -98,4 +104,6 @@ def scalar_text(name: str, carrier: str) -> str:
         return f"u64(n64_load(p.s_{name}_x, p.s_{name}_y))"
     if carrier == "f64":
         return f"f64_load(p.s_{name}_x, p.s_{name}_y)"
+    if carrier == "c128":
+        return f"vec2<f64>(f64_load(p.s_{name}_x, p.s_{name}_y), f64_load(p.s_{name}_z, p.s_{name}_w))"
     return f"p.s_{name}"

@@ -19,8 +19,6 @@ from .read import along, axis, like
 
 aten = torch.ops.aten
 deterministic = torch.are_deterministic_algorithms_enabled
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_MASK = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFFFFFF, 8: 0xFFFFFFFFFFFFFFFF}
 WIDE = (torch.float16, torch.bfloat16)
 
 
@@ -45,10 +43,8 @@ def apart(self: torch.Tensor, *others):
 
 def bits(value, dtype: torch.dtype) -> bytes:
     """A number as one element's bits, for the end of a kernel's parameters."""
-    item = dtype.itemsize
     numbers.check(value, str(dtype).removeprefix("torch."))
-    number = torch.tensor(value, dtype=dtype).view(_BITS[item]).item() & _MASK[item]
-    return struct.pack("<Q" if item == 8 else "<I", number)
+    return bytes(torch.tensor([value], dtype=dtype).view(torch.uint8).tolist()).ljust(4, b"\0")
 
 
 def write(how: str, self: torch.Tensor, indices: list, value, layout, chain=None, distinct=False) -> None:
@@ -70,7 +66,7 @@ def write(how: str, self: torch.Tensor, indices: list, value, layout, chain=None
             write(how, wide, indices, value.float(), layout, chain)
             device_copy(wide, self)
             return
-        if self.dtype is torch.complex64 and how == "sum":
+        if self.dtype in (torch.complex64, torch.complex128) and how == "sum":
             if ordered and not self.is_contiguous():
                 whole = duplicate(self)
                 write(how, whole, indices, value, layout, chain)

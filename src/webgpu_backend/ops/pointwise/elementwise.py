@@ -364,12 +364,12 @@ class Into(Calls):
         return args[-1]
 
 
-_OUT_DTYPE = {"i64": torch.int64, "i32": torch.int32, "f32": torch.float32, "c64": torch.complex64}
+_OUT_DTYPE = {"i64": torch.int64, "i32": torch.int32, "f32": torch.float32}
 
 
 def _out_dtype(kind: str, promoted: torch.dtype) -> torch.dtype:
     """Of an output that does not follow the promoted inputs."""
-    return torch.complex32 if kind == "c64" and promoted == torch.float16 else _OUT_DTYPE[kind]
+    return promoted.to_complex() if kind == "complex" else _OUT_DTYPE[kind]
 
 
 _runners: dict[Pointwise, Elementwise] = {}

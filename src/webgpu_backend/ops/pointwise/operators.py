@@ -2,7 +2,6 @@
 
 import torch
 
-from ...dtypes import Unsupported
 from ..table import autocast, binary, choose, custom, expression, ternary, unary
 from .elementwise import _scalar_name
 
@@ -195,8 +194,8 @@ def angle(self):
     return _ANGLE_COMPLEX if self.is_complex() else _ANGLE, (self,), ()
 
 
-_COMPLEX = expression("complex", "complex(a, b)", 2, outputs=("c64",))
-_POLAR = expression("polar", "z = sincos(b)\ncomplex(a * z.imag, a * z.real)", 2, outputs=("c64",))
+_COMPLEX = expression("complex", "complex(a, b)", 2, outputs=("complex",))
+_POLAR = expression("polar", "z = sincos(b)\ncomplex(a * z.imag, a * z.real)", 2, outputs=("complex",))
 
 
 def _complex_parts(first, second, entry):
@@ -205,8 +204,6 @@ def _complex_parts(first, second, entry):
         raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {one} and {two}")
     if one != two:
         raise RuntimeError(f"Expected object of scalar type {one} but got scalar type {two} for second argument")
-    if one == "Double":
-        raise Unsupported("webgpu: no kernels for complex128")
     return entry, (first, second), ()
 
 
@@ -227,7 +224,7 @@ _NAN_TO_NUM_COMPLEX = expression(
     "nan_to_num_complex",
     f"x = a.real\ny = a.imag\ncomplex({_TAME.format('x')}, {_TAME.format('y')})",
     scalars=_TAME_SCALARS,
-    types=dict.fromkeys(_TAME_SCALARS, "f32"),
+    types=dict.fromkeys(_TAME_SCALARS, "real"),
 )
 _SAME = expression("same", "a")
 
@@ -246,7 +243,7 @@ def nan_to_num(self, nan=None, posinf=None, neginf=None):
 
 
 _CLOSE = "d = abs({0} - {1})\na == b or (isfinite(d) and d <= atol + abs(rtol * {1}))"
-_BOUNDS = {"rtol": "f32", "atol": "f32"}
+_BOUNDS = {"rtol": "real", "atol": "real"}
 _ISCLOSE = {
     kind: expression(f"isclose{kind}", source, 2, scalars=("rtol", "atol"), promote=B, types=types)
     for kind, source, types in (
@@ -254,7 +251,7 @@ _ISCLOSE = {
         ("_nan", _CLOSE.format("a", "b") + " or (isnan(a) and isnan(b))", {}),
         ("_complex", _CLOSE.format("a", "b"), _BOUNDS),
         ("_complex_nan", _CLOSE.format("a", "b") + " or (isnan(a) and isnan(b))", _BOUNDS),
-        ("_whole", _CLOSE.format("float(a)", "float(b)"), _BOUNDS),
+        ("_whole", _CLOSE.format("float(a)", "float(b)"), dict.fromkeys(_BOUNDS, "f32")),
     )
 }
 

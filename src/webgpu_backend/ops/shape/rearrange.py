@@ -1,7 +1,5 @@
 """Putting tensors together and moving elements by coordinates: cat, stack, pads, roll, flip, tril, triu."""
 
-from struct import pack as _pack
-
 import torch
 from torch._prims_common import canonicalize_dim
 
@@ -216,11 +214,8 @@ def _move(self, shape, strides, extra, rules, shifts, sizes, keep="", diagonal=0
         tuple(shape), self.element_size(), strides, offset, rules, shifts, sizes, keep, diagonal, caps()
     )
     zero = outside.__class__ is int and not outside  # not -0.0
-    launch(step.followed(_ZERO[self.element_size()] if zero else bits(outside, self.dtype)), self, out)
+    launch(step.followed(bytes(max(self.element_size(), 4)) if zero else bits(outside, self.dtype)), self, out)
     return out
-
-
-_ZERO = {1: _pack("<I", 0), 2: _pack("<I", 0), 4: _pack("<I", 0), 8: _pack("<Q", 0)}
 
 
 def _pads(self, pad):
