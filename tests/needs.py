@@ -83,4 +83,6 @@ def missing(what: str) -> NoReturn:
 def _as_opened() -> str:
     from webgpu_backend import env
 
-    return "as it is opened with WEBGPU_BASELINE=1" if env.BASELINE else ""
+    switches = {"WEBGPU_BASELINE": "1" if env.BASELINE else "", "WEBGPU_PROFILE": ",".join(env.PROFILE)}
+    given = " ".join(f"{name}={value}" for name, value in switches.items() if value)
+    return f"as it is opened with {given}" if given else ""

@@ -34,7 +34,8 @@ def main() -> None:
     g = gpu()
     print(f"\nUsed: {g.name} ({g.reason})")
     caps = g.caps
-    print(f"  class {caps.kind}; baseline mode {'on' if env.BASELINE else 'off'}")
+    opened = ", ".join(env.PROFILE) or "as it is"
+    print(f"  class {caps.kind}; baseline mode {'on' if env.BASELINE else 'off'}; opened {opened}")
     print(f"  parameters: {'immediates' if caps.immediate_bytes else 'uniform ring'}; float16 "
           f"{'native' if caps.f16 else 'packed'}; int64 {'native' if caps.i64 else 'emulated'}; float64 "
           f"{'native' if caps.f64 else 'not available'}; subgroups {'yes' if caps.subgroups else 'no'}")  # fmt: skip

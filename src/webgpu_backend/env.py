@@ -51,6 +51,14 @@ def _size(name: str) -> int:
     return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
 
 
+def _choices(name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    """Several names with commas in between."""
+    values = [v.strip().lower() for v in os.environ.get(name, "").split(",") if v.strip()]
+    if wrong := [v for v in values if v not in allowed]:
+        tell(f"{name}: {', '.join(map(repr, wrong))} is none of {', '.join(allowed)}; it is passed over")
+    return tuple([v for v in values if v in allowed])
+
+
 FALLBACK: str = _choice("WEBGPU_FALLBACK", FALLBACK_MODES, "warn")
 """What happens when an operator has neither an entry nor a decomposition: warn once, stay silent, or raise."""
 
@@ -59,6 +67,13 @@ ADAPTER: str = os.environ.get("WEBGPU_ADAPTER", "").strip()
 
 BASELINE: bool = _flag("WEBGPU_BASELINE")
 """Ask for WebGPU's default limits and no optional feature: what the weakest device offers."""
+
+PROFILES = (
+    "f16-no-subgroups", "subgroups-8", "subgroups-16", "subgroups-32", "subgroups-64", "subgroups-unknown",
+    "16k-workgroup", "256-threads", "8-buffers", "no-immediates", "no-int64", "no-f16", "no-atomics", "small-buffers",
+)  # fmt: skip
+PROFILE: tuple[str, ...] = _choices("WEBGPU_PROFILE", PROFILES)
+"""Open the device as one that lacks something: what other adapters offer can be tested on this one."""
 
 CLASS: str = _choice("WEBGPU_CLASS", ("", "gpu", "cpu"), "")
 """Overrides the class whose kernel variants are used: the ones for GPUs can be tested on a software adapter."""
@@ -80,6 +95,7 @@ SWITCHES: dict[str, str] = {
     "WEBGPU_ADAPTER": "index or part of the name of the adapter to use",
     "WEBGPU_BASELINE": "1: default WebGPU limits and no optional features",
     "WEBGPU_COMPILE": "inductor (default) or replay: what torch.compile makes of a graph",
+    "WEBGPU_PROFILE": f"other adapters' features and limits, names with commas: {', '.join(PROFILES)}",
     "WEBGPU_CLASS": "gpu or cpu: use that class's kernel variants, whatever the adapter is",
     "WEBGPU_BLOCKING": "1: wait for every kernel, so that an error is raised at the call that made it; slow",
     "WEBGPU_TUNING": "file of tuning rows for matrix products, made by `python -m benchmarks.tune`",

@@ -300,3 +300,11 @@ def test_uniform_complex_fills_both_parts():
     for part in (x.real.cpu(), x.imag.cpu()):
         assert -2 <= part.min() < -1.9 and 5.9 < part.max() <= 6 and abs(part.mean() - 2) < 0.1
     assert not torch.equal(x.real.cpu(), x.imag.cpu())
+
+
+def test_the_generator_that_decides_what_the_cpu_draws():
+    """For operators that fall back: of the seed, and another at every call."""
+    ours = torch.Generator(device="webgpu").manual_seed(5)
+    first, second = [torch.rand(3, generator=ours.cpu_twin()) for _ in range(2)]
+    assert not torch.equal(first, second)
+    assert torch.equal(first, torch.rand(3, generator=ours.manual_seed(5).cpu_twin()))

@@ -1,4 +1,4 @@
-"""One command that the adapter refuses takes nothing innocent with it; what it should have made is known to be lost."""
+"""A command that the adapter refuses takes nothing innocent with it, and what it should have made is known as lost."""
 
 import gc
 

@@ -47,6 +47,29 @@ _BASELINE_LIMITS = {
 }
 
 
+# What other adapters lack, by the names of WEBGPU_PROFILE: features, limits, and how wide subgroups are known to be.
+_SUBGROUPS = ("subgroup", "subgroup-barrier")
+WITHOUT: dict[str, tuple[str, ...]] = {
+    "f16-no-subgroups": _SUBGROUPS,
+    "no-immediates": ("immediates",),
+    "no-int64": ("shader-int64", "shader-f64"),
+    "no-f16": ("shader-f16",),
+    "no-atomics": ("shader-float32-atomic",),
+}
+LIMITS: dict[str, dict[str, int]] = {
+    "16k-workgroup": {"max-compute-workgroup-storage-size": 16 << 10},
+    "256-threads": {
+        "max-compute-invocations-per-workgroup": 256,
+        "max-compute-workgroup-size-x": 256,
+        "max-compute-workgroup-size-y": 256,
+        "max-compute-workgroup-size-z": 64,
+    },
+    "8-buffers": {"max-storage-buffers-per-shader-stage": 8},
+    "small-buffers": {"max-storage-buffer-binding-size": 64 << 20, "max-buffer-size": 256 << 20},
+}
+LANES: dict[str, int] = {"subgroups-unknown": 0, **{f"subgroups-{n}": n for n in (8, 16, 32, 64)}}
+
+
 @dataclass(frozen=True)
 class Choice:
     adapter: Any
@@ -106,15 +129,20 @@ def create_device(adapter: Any) -> tuple[Any, Caps]:
     if env.BASELINE:
         device = adapter.request_device_sync(label="webgpu_backend", required_limits=_BASELINE_LIMITS)
     else:
-        features = [f for f in _WANTED if f in adapter.features]
-        device = adapter.request_device_sync(label="webgpu_backend", required_features=features)
+        without = {feature for name in env.PROFILE for feature in WITHOUT.get(name, ())}
+        features = [f for f in _WANTED if f in adapter.features and f not in without]
+        wanted: dict[str, Any] = {"required_features": features}
+        if less := {limit: n for name in env.PROFILE for limit, n in LIMITS.get(name, {}).items()}:
+            limits = {**adapter.limits, **{limit: min(n, adapter.limits[limit]) for limit, n in less.items()}}
+            wanted["required_limits"] = limits
+        device = adapter.request_device_sync(label="webgpu_backend", **wanted)
     return device, _caps(adapter, device)
 
 
 def _caps(adapter: Any, device: Any) -> Caps:
     have, limits = device.features, device.limits
     f = (lambda name: False) if env.BASELINE else have.__contains__
-    lanes = _lanes(adapter.info) if f("subgroup") else 0
+    lanes = min([_lanes(adapter.info), *[LANES[name] for name in env.PROFILE if name in LANES]]) if f("subgroup") else 0
     return Caps(
         kind=env.CLASS or ("cpu" if is_software(adapter) else "gpu"),
         f16=f("shader-f16"),

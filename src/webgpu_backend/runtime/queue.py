@@ -270,7 +270,9 @@ class Queue:
         limit = self.caps.max_binding
         for buffer in buffers:
             if buffer is None:
-                raise NoBuffer(pipeline.name)
+                raise NoBuffer(
+                    f"{pipeline.name}: Expected all tensors to be on the same device, but one has no memory there"
+                )
             if (buffer.block if type(buffer) is Window else buffer).lost:
                 raise DeviceError(f"{pipeline.name}: {refusal.blocks_of((buffer,))[0].lost}")
             if buffer.size > limit:

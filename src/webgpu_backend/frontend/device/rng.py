@@ -84,8 +84,8 @@ def _restore(state: torch.Tensor) -> WebGPUGenerator:
 
 def cpu_twin(philox: Philox) -> torch.Generator:
     """A CPU generator for one fallback call, decided by the stream's state, which moves on."""
-    seed, offset = unpack("<QQ", philox.take(4))
-    return _Base().manual_seed((seed ^ (offset * 0x9E3779B97F4A7C15)) & ((1 << 63) - 1))
+    draw = philox.take(4)
+    return _Base().manual_seed((draw.seed ^ (draw.offset * 0x9E3779B97F4A7C15)) & ((1 << 63) - 1))
 
 
 def _checked(seed) -> int:

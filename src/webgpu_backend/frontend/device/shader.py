@@ -58,7 +58,7 @@ class Kernel:
             self._launch(Step(self.program, params, groups), buffers)
 
     def _check_aliases(self, buffers: list[Window]) -> None:
-        """WebGPU refuses a dispatch that reads and writes one buffer by two bindings, and the whole batch with it."""
+        """A dispatch that reads and writes one buffer by two bindings would be refused, with all that is recorded."""
         written = {b.block: name for name, a, b in zip(self.names, self.program.access, buffers) if a == "w"}
         for name, access, buffer in zip(self.names, self.program.access, buffers):
             if access == "r" and buffer.block in written:
