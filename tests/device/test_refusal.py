@@ -17,12 +17,16 @@ TEXT = """
     @compute @workgroup_size(1)
     fn main() { o[0] = a[0]; }
 """
-BOTH = Step(Program("reads_and_writes", TEXT, "rw", 0), b"", (1, 1, 1))
+FILL = """
+    @group(0) @binding(0) var<storage, read_write> o: array<f32>;
+    @compute @workgroup_size(1)
+    fn main() { o[0] = 1.0; }
+"""
 
 
 def spoil(tensor) -> None:
-    """Records what no adapter accepts: one buffer read and written by two bindings."""
-    launch(BOTH, tensor, tensor)
+    """Records what no adapter accepts: more workgroups than a dimension holds."""
+    launch(Step(Program("too_many", FILL, "w", 0), b"", (gpu().caps.max_groups + 1, 1, 1)), tensor)
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +40,7 @@ def long_batches(monkeypatch):
 
 
 def raised_once():
-    with pytest.raises(DeviceError, match="refused 1 of .* commands .reads_and_writes., the others are done"):
+    with pytest.raises(DeviceError, match="refused 1 of .* commands .too_many., the others are done"):
         torch.webgpu.synchronize()
     torch.webgpu.synchronize()
     gpu().queue.limit = 256
@@ -59,7 +63,7 @@ def test_the_others_are_computed():
 def test_a_read_of_something_else_raises_once():
     spoiled, u = torch.zeros(5, device=D), torch.arange(3.0).to(D) + 1
     spoil(spoiled)
-    with pytest.raises(DeviceError, match="reads_and_writes"):
+    with pytest.raises(DeviceError, match="too_many"):
         u.tolist()
     assert u.tolist() == [1, 2, 3]
 
@@ -81,7 +85,7 @@ def test_every_use_of_what_is_lost_raises(use):
     raised_once()
     for tensor in (spoiled, later):
         for _ in range(2):
-            with pytest.raises(DeviceError, match="is lost: the adapter refused the kernel reads_and_writes"):
+            with pytest.raises(DeviceError, match="is lost: the adapter refused the kernel too_many"):
                 use(tensor)
     torch.webgpu.synchronize()
 
@@ -169,13 +173,21 @@ def test_large_copies_after_something_refused():
     x = large.to(D)
     y = x + 1
     spoil(torch.zeros(3, device=D))
-    with pytest.raises(DeviceError, match="reads_and_writes"):
+    with pytest.raises(DeviceError, match="too_many"):
         y.cpu()
     assert torch.equal(y.cpu(), large + 1)
     spoil(torch.zeros(3, device=D))
     z = large.to(D)
     raised_once()
     assert torch.equal(z.cpu(), large)
+
+
+def test_one_buffer_read_and_written_is_refused_at_the_call():
+    u, w = torch.arange(5.0).to(D) + 41, torch.zeros(5, device=D)
+    with pytest.raises(DeviceError, match="read_both: one tensor would be read and written by two bindings"):
+        launch(Step(Program("read_both", TEXT, "rw", 0), b"", (1, 1, 1)), w, w)
+    torch.webgpu.synchronize()
+    assert u.tolist() == [41, 42, 43, 44, 45] and w.tolist() == [0] * 5
 
 
 def test_user_kernels_are_checked_before_they_are_recorded():

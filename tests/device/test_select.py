@@ -89,3 +89,14 @@ def test_unique(dtype, tiles):
         torch.unique(x.to(D), return_inverse=True, return_counts=True),
         torch.unique(x, return_inverse=True, return_counts=True),
     )
+
+
+def test_masked_scatter_into_its_own_mask_and_source():
+    mask = torch.tensor([True, False, True, True, False])
+    ours = mask.to(D)
+    ours.masked_scatter_(ours, ours.flip(0).contiguous())
+    assert torch.equal(ours.cpu(), mask.clone().masked_scatter_(mask.clone(), mask.flip(0)))
+    x = torch.arange(5.0)
+    y = x.to(D)
+    y.masked_scatter_(mask.to(D), y)
+    assert torch.equal(y.cpu(), x.clone().masked_scatter_(mask, x))

@@ -270,9 +270,7 @@ class Queue:
         limit = self.caps.max_binding
         for buffer in buffers:
             if buffer is None:
-                raise NoBuffer(
-                    f"{pipeline.name}: Expected all tensors to be on the same device, but one has no memory there"
-                )
+                raise NoBuffer(f"{pipeline.name}: something without memory on the device was to be bound")
             if (buffer.block if type(buffer) is Window else buffer).lost:
                 raise DeviceError(f"{pipeline.name}: {refusal.blocks_of((buffer,))[0].lost}")
             if buffer.size > limit:
@@ -280,6 +278,7 @@ class Queue:
                     f"{pipeline.name}: a tensor of {buffer.size} bytes does not fit one binding "
                     f"(the adapter's limit is {limit} bytes)"
                 )
+        self._check_aliases(pipeline, refusal.blocks_of(buffers))
         if self.bind_groups >= MAX_BIND_GROUPS:
             self._drop_groups(lambda key: True)
         bound = (*buffers, self.fault_words()) if pipeline.guarded else buffers
@@ -287,6 +286,15 @@ class Queue:
         self.bind_groups += 1
         self.bind_groups_created += 1
         return group
+
+    def _check_aliases(self, pipeline: Pipeline, blocks: list[Block]) -> None:
+        """A dispatch that reads and writes one buffer by two bindings would be refused, with all that is recorded."""
+        if len(set(blocks)) == len(blocks):
+            return
+        access = pipeline.program.access
+        written = {b for b, a in zip(blocks, access) if a == "w"}
+        if any(a == "r" and b in written for b, a in zip(blocks, access)):
+            raise DeviceError(f"{pipeline.name}: one tensor would be read and written by two bindings of a kernel")
 
     def _create_group(self, layout, buffers: tuple):
         entries = ffi.new("WGPUBindGroupEntry[]", len(buffers))

@@ -11,6 +11,7 @@ from ..pointwise.elementwise import Elementwise, _scalar_name, broadcast_shape
 from ..shape.copy import device_copy
 from ..table import Pointwise, custom
 from . import oversize
+from .scatter import apart
 
 _SPEC = Spec("masked_fill", "where(b, c, a)", ("a", "b", "c"), (), (("b", "bool"), ("c", "T")), checked=True)
 _fill = Elementwise(Pointwise("masked_fill", _SPEC, "none"))
@@ -138,8 +139,8 @@ def masked_scatter_(self, mask, source):
     if not self.is_contiguous():
         target = T.empty(self.shape, self.dtype)
         device_copy(self, target)
-    elif T.block_of(source) is T.block_of(target):
-        source = source.clone()
+    else:
+        mask, source = apart(target, mask, source)
     found = _Found(mask)
     item, where = self.element_size(), site("masked_scatter", 0, False)
     places = source.storage_offset(), target.storage_offset()
