@@ -8,6 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 os.environ["WEBGPU_FALLBACK"] = "error"  # read when the package is imported, which importing torch may do
+# Libraries that find CUDA take that, and torch has one accelerator: what is beside it is tests/test_beside_cuda.py's.
+VISIBLE = os.environ.get("CUDA_VISIBLE_DEVICES")
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 if find_spec("webgpu_backend") is None:
     sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 

@@ -10,8 +10,9 @@ from ..runtime import collection
 @collection.put_off()
 def install() -> None:
     """Registers the device. Touches no adapter and imports no operator: both wait for the first tensor."""
-    import torch  # noqa: F401
+    import torch
 
+    from ..env import tell
     from . import importing, patches
 
     patches.require()  # before the modules that take what it names
@@ -23,3 +24,7 @@ def install() -> None:
     patches.apply(patches.IMPORT)
     entrance.register()
     importing.watch(patches.modules(), patches.apply)
+    if torch.cuda.device_count():
+        from .device.guard import BESIDE_CUDA
+
+        tell(BESIDE_CUDA)

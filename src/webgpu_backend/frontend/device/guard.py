@@ -45,6 +45,13 @@ class Guard(torch._C._acc.DeviceGuard):
 ASKED, ANSWERED = Guard.type_.fget.__code__, _answer.__code__
 
 
+BESIDE_CUDA = (
+    "torch takes a device that is registered from outside for the one accelerator of a process, so gradients of CUDA "
+    "tensors fail in this one; everything else works beside CUDA. For gradients on both devices take a process for "
+    "each: one that does not import webgpu_backend, and one with CUDA_VISIBLE_DEVICES set to nothing"
+)
+
+
 def run_backward(run):
     """Torch's engine hands an accelerator's nodes to a thread of its own and waits, and waking two threads takes longer
     than most operators: gradients of the device are computed on the thread that asks for them."""
@@ -66,5 +73,9 @@ def run_backward(run):
             if not raised:
                 raise
             raise raised.pop() from None
+        except RuntimeError as error:
+            if "opt_ready_stream" in str(error):  # an assertion about streams of the accelerator
+                raise RuntimeError(f"webgpu: {BESIDE_CUDA}") from error
+            raise
 
     return run_backward
