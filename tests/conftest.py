@@ -22,6 +22,10 @@ from webgpu_backend.frontend.dispatch import fallback  # noqa: E402
 from webgpu_backend.runtime import gpu  # noqa: E402
 
 first_use.complete()  # tests read the table; what a program may do before is test_startup's
+if folder := os.environ.get("WEBGPU_TEXTS"):
+    from tests.web import texts
+
+    texts.collect(folder)
 
 
 @pytest.fixture(autouse=True)

@@ -164,3 +164,35 @@ def test_kernels_for_gpus(tmp_path):
         close(found[name], value)
     site = exported(tmp_path, norm, (x,))
     close(dawn.calls(site, {"inputs": {"input": x}}, kind="gpu")[0]["output"], norm(x))
+
+
+class Pooled(nn.Module):
+    """Attention over a sequence, and a mean that divides by its length."""
+
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Embedding(11, 8)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+
+    def forward(self, tokens, scale):
+        x = self.layer(self.token(tokens))
+        return {"each": x, "mean": x.mean(1) * scale, "last": x[:, -1]}
+
+
+def test_sizes_are_chosen_by_the_page(tmp_path):
+    torch.manual_seed(0)
+    model = Pooled().eval()
+    batch, length = torch.export.Dim("batch", min=1, max=3), torch.export.Dim("length", min=1, max=9)
+    example = {"tokens": torch.zeros(2, 5, dtype=torch.int64), "scale": torch.ones(2, 1)}
+    sizes = {"tokens": {0: batch, 1: length}, "scale": {0: batch}}
+    webgpu_backend.export(model, example, tmp_path / "site", sizes)
+    given = [
+        {"tokens": torch.randint(0, 11, shape), "scale": torch.randn(shape[0], 1)}
+        for shape in [(1, 1), (3, 9), (2, 4), (1, 7), (2, 9), (1, 1)]
+    ]
+    for inputs, found in zip(given, dawn.calls(tmp_path / "site", *[{"inputs": i} for i in given])):
+        for name, value in model(**inputs).items():
+            close(found[name], value)
+    for tokens, words in [([1] * 10, "from 1 to 9"), ([], "from 1 to 9")]:
+        answer = dawn.answer(tmp_path / "site", {"inputs": {"tokens": tokens, "scale": [1.0]}})
+        assert answer.get("code") == "input" and words in answer["error"], answer

@@ -1,7 +1,8 @@
 """What is written, what is refused, and what is left as it was."""
 
-import copy
 import json
+import runpy
+import sys
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import webgpu_backend
 from webgpu_backend.web import memory
 from webgpu_backend.web.recording import ExportError, record
 from webgpu_backend.web.site import ADAPTERS
+from webgpu_backend.web.sizes import formula
 from webgpu_backend.web.surroundings import Surroundings
 
 DEVICE = "webgpu"
@@ -165,16 +167,16 @@ def test_memory_is_shared_by_what_does_not_live_together():
         return dict(enumerate(function(given["x"])))
 
     with torch.no_grad():
-        found = record("f", model, {"x": x}, call, ADAPTERS[0][2], Surroundings([model]))
+        (found,) = record("f", model, [{"x": x}], call, ADAPTERS[0][2], Surroundings([model]))
     sizes = memory.extents([found])
-    apart = {b for b in sizes if b.handle is not None}
+    apart = {place for place in sizes if not isinstance(place, int)}
     homes, spaces = memory.spaces(found, sizes, apart)
-    lives = memory._lives(found, apart)
+    lives = memory.lifetimes(found, apart)
     assert set(homes) == set(sizes) - apart
     for a in homes:
         assert spaces[homes[a]] >= sizes[a]
         for b in homes:
-            if a is not b and homes[a] == homes[b]:
+            if a != b and homes[a] == homes[b]:
                 assert lives[a][1] < lives[b][0] or lives[b][1] < lives[a][0]
     assert sum(spaces) < sum(sizes[b] for b in homes)
 
@@ -186,18 +188,25 @@ def test_adapters_of_one_class_that_do_the_same_share_a_plan(tmp_path):
     assert not [p for p in plans if "shader-f16" in p["features"]]
 
 
-def test_a_program_of_torch_export(tmp_path):
+def test_a_program_of_torch_export(tmp_path, monkeypatch, capsys):
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
-    program = torch.export.export(copy.deepcopy(model), (torch.randn(2, 4),))
-    torch.export.save(program, tmp_path / "model.pt2")
-    import subprocess
-    import sys
+    torch.export.save(torch.export.export(model, (torch.randn(2, 4),)), tmp_path / "model.pt2")
+    monkeypatch.setattr(sys, "argv", ["export", str(tmp_path / "model.pt2"), str(tmp_path / "site"), "--name", "Saved"])
+    runpy.run_module("webgpu_backend.export", run_name="__main__")
+    assert "of GPU memory at most" in capsys.readouterr().out
+    found = model_of(tmp_path / "site")
+    assert found["name"] == "Saved" and found["functions"]["forward"]["inputs"][0]["shape"] == [2, 4]
 
-    command = [sys.executable, "-m", "webgpu_backend.export", tmp_path / "model.pt2", tmp_path / "site"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "of GPU memory at most" in done.stdout
-    assert model_of(tmp_path / "site")["functions"]["forward"]["inputs"][0]["shape"] == [2, 4]
+
+def test_a_function_that_makes_the_model(tmp_path, monkeypatch, capsys):
+    (tmp_path / "mine.py").write_text(
+        "import torch\ndef make():\n"
+        "    return lambda x: x * 2, (torch.ones(3),), {'x': {0: torch.export.Dim('n', max=4)}}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["export", "mine:make", "site"])
+    runpy.run_module("webgpu_backend.export", run_name="__main__")
+    assert model_of(tmp_path / "site")["functions"]["forward"]["sizes"] == {"n": [1, 4]}
 
 
 def test_weights_are_cut_into_files_with_checksums(tmp_path, monkeypatch):
@@ -223,3 +232,29 @@ def test_the_function_is_not_hidden_by_its_command(tmp_path):
     import webgpu_backend.export  # noqa: F401  a module of that name, for `python -m`
 
     webgpu_backend.export(lambda x: F.relu(x), (torch.randn(3),), tmp_path / "site")
+
+
+def test_sizes_that_are_refused(tmp_path):
+    x = torch.randn(4, 3)
+    for sizes, words in [
+        ({"x": {0: torch.export.Dim("n", min=1, max=5000)}}, "5000 combinations"),
+        ({"x": {0: torch.export.Dim("n", min=1, max=3)}}, "outside n's range"),
+        ({"x": {0: torch.export.Dim("n")}}, "max="),
+        ({"z": {0: torch.export.Dim("n", max=5)}}, "the inputs are x"),
+    ]:
+        with pytest.raises(ExportError, match=words):
+            webgpu_backend.export(lambda x: x + 1, (x,), tmp_path / "site", sizes)
+
+
+@pytest.mark.parametrize(
+    "value, found",
+    [
+        (lambda n, m: 7 * n * m - 3 * n + 2, [[2, [0, 0]], [-3, [1, 0]], [7, [1, 1]]]),
+        (lambda n, m: m * m, [[1, [0, 2]]]),
+        (lambda n, m: -(-n // 4), None),
+    ],
+)
+def test_formulas_of_sizes(value, found):
+    points = [(n, m) for n in range(1, 9) for m in range(1, 7)]
+    assert formula(points, tuple(value(*p) for p in points)) == found
+    assert formula([(3,), (5,)], (7, 11)) is not None  # two points are a line

@@ -68,18 +68,44 @@ class Recording:
             block_of(b) for step, buffers in self.steps for b, a in zip(buffers, step.program.access) if a == "w"
         }  # fmt: skip
 
-    def numbered(self) -> list[tuple]:
-        """The steps, comparable with those of another call: what is made in a call is named by its place in it."""
-        places: dict[Block, object] = {}
-        found = []
-        for step, buffers in self.steps:
-            bound = []
-            for b in buffers:
-                block = block_of(b)
-                name = block if block.handle is not None else places.setdefault(block, len(places))
-                bound.append((name, *b[1:]) if type(b) is Window else name)
-            found.append((step.program.name, step.program.wgsl, step.params, step.grid, tuple(bound)))
+    def places(self) -> dict[Block, object]:
+        """A name for each buffer that is the same in another call: what outlives the call is itself, what the host
+        uploads is its bytes, what is made in the call has its place in it."""
+        found: dict[Block, object] = dict(self.uploads)
+        bound = [block_of(b) for _, buffers in self.steps for b in buffers]
+        count = 0
+        for block in (*[v.block for v in self.inputs], *bound, *[v.block for v in self.outputs]):
+            if block is None or block in found:
+                continue
+            if block.handle is not None:
+                found[block] = block
+            else:
+                found[block] = count
+                count += 1
         return found
+
+    def structure(self) -> tuple:
+        """What this call has in common with one over other sizes that takes the same steps."""
+        places = self.places()
+        steps = [
+            (s.program.name, s.program.wgsl, tuple([_named(b, places) for b in buffers]), len(s.params), s.draw)
+            for s, buffers in self.steps
+        ]
+        drawn = tuple([(i, number) for i, (number, _) in self.drawn.items()])
+        ends = [(v.name, v.dtype, len(v.shape), places.get(v.block)) for v in (*self.inputs, *self.outputs)]
+        return (tuple(steps), drawn, tuple(ends), len(self.draws))
+
+    def numbered(self) -> list[tuple]:
+        """The steps with their numbers, comparable with those of another call."""
+        places = self.places()
+        return [
+            (s.program.name, s.program.wgsl, s.params, s.grid, tuple([_named(b, places) for b in buffers]))
+            for s, buffers in self.steps
+        ]
+
+
+def _named(buffer, places: dict):
+    return (places[buffer.block], *buffer[1:]) if type(buffer) is Window else places[buffer]
 
 
 def block_of(buffer) -> Block:
@@ -118,16 +144,26 @@ class _Capabilities:
 
 
 def record(
-    name: str, function: Callable, inputs: dict[str, torch.Tensor], call: Callable, caps: Caps, around: Surroundings
-) -> Recording:
+    name: str,
+    function: Callable,
+    inputs: list[dict[str, torch.Tensor]],
+    call: Callable,
+    caps: Caps,
+    around: Surroundings,
+) -> list[Recording]:
     """What `call(function, outlines of the inputs by name)`, a dictionary of tensors by name, does for these
-    capabilities. It is called twice: a page does the same at every call, so a function must, too."""
+    capabilities, for each of several inputs. It is first called once more: a page does the same at every call, so a
+    function must, too."""
     first_use.complete()
     with _Capabilities(caps), around.kept():
-        first, known = _record_once(name, function, inputs, call, set())
-        second, _ = _record_once(name, function, inputs, call, known)
-    _compare(name, first.numbered(), second.numbered())
-    return second
+        first, known = _record_once(name, function, inputs[0], call, set())
+        found = []
+        for given in inputs:
+            one, made = _record_once(name, function, given, call, known)
+            known = made
+            found.append(one)
+    _compare(name, first.numbered(), found[0].numbered())
+    return found
 
 
 def _record_once(name: str, function, inputs: dict, call, earlier: set) -> tuple[Recording, set]:

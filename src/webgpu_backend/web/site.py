@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from importlib.resources import files
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ from ..program import Caps, Program
 from ..runtime.blocks import Block
 from .memory import aligned, extents, spaces
 from .recording import UPLOAD, ExportError, Recording, block_of, contents, record
+from .sizes import Merged, Sizes
 from .surroundings import Surroundings
 
 FORMAT = 1
@@ -52,6 +54,7 @@ def export(module_or_function, example_args, folder, dynamic_shapes=None, *, nam
     one), or a program of torch.export; or a dictionary of several by name, which then share their weights and state,
     with a dictionary of example arguments. Of the examples only dtypes and shapes count; numbers stay as they are.
     Tensors that a call writes (parameters, moments, caches, arguments written in place) stay on the GPU between calls.
+    `dynamic_shapes` names dimensions that the page chooses, as torch.export has it: {"x": {0: Dim("batch", max=64)}}.
 
     `folder` is replaced. Returns what is printed: bytes of the weights, of the download and of the page's memory at
     its largest.
@@ -84,11 +87,12 @@ class _Function:
         self.name = name
         self.call, args = _on_device(call, args)
         self.args, self.kwargs = _arguments(args)
-        self.sizes = sizes
         names = _names(self.call, self.args, self.kwargs)
         leaves, self.tree = pytree.tree_flatten((self.args, self.kwargs))
         self.leaves = list(zip(names, leaves))
         self.inputs = {n: x for n, x in self.leaves if isinstance(x, torch.Tensor)}
+        self.sizes = Sizes(list(self.inputs), self.inputs, sizes)
+        self.example = self.sizes.example(self.inputs)
 
     def results(self, function: Callable, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         leaves = [given.get(n, x) if isinstance(x, torch.Tensor) else x for n, x in self.leaves]
@@ -196,60 +200,79 @@ class _Writer:
         self.programs: dict[tuple, int] = {}
         self.weights: dict[object, dict] = {}  # by block, by bytes of an upload, or by the argument that is written
         self.functions: dict[str, dict] = {}
-        self.peak = 0
+        self.scratch: list[int] = []  # bytes of the spaces that all functions share
 
     def add(self, function: _Function) -> None:
+        sizes = function.sizes
+        points = sorted(sizes.points(), key=lambda p: p != function.example)  # the example's own first
+        given = [sizes.inputs(function.inputs, point) for point in points]
         plans, seen = [], []
-        recording = None
         for kind, features, caps in ADAPTERS:
-            found = record(function.name, function.call, function.inputs, function.results, caps, self.around)
-            text = found.numbered()
-            same = next((k for k, old in enumerate(seen) if old == text), None)
-            if same is None or plans[same]["class"] != kind:
-                seen.append(text)
-                plans.append({"class": kind, "features": list(features), **self._plan(function, found)})
-            recording = recording or found
-        state = recording.written
+            found = record(function.name, function.call, given[:1], function.results, caps, self.around)
+            text = found[0].numbered()
+            if (kind, text) in seen:
+                continue
+            seen.append((kind, text))
+            if len(given) > 1:
+                found = record(function.name, function.call, given, function.results, caps, self.around)
+            groups: dict[tuple, list] = {}
+            for point, recording in zip(points, found):
+                groups.setdefault(recording.structure(), []).append((point, recording))
+            for group in groups.values():
+                group.sort(key=lambda pair: pair[0])
+                plans.append({"class": kind, "features": list(features), **self._plan(function, *zip(*group))})
+            first = found[0]
+        state = first.written
         self.functions[function.name] = {
-            "inputs": [_described(v) for v in recording.inputs if v.block not in state],
-            "outputs": [_described(v) for v in recording.outputs],
+            "inputs": [
+                {**_described(v), "shape": sizes.shape(v.name, v.shape)} for v in first.inputs if v.block not in state
+            ],
+            "outputs": [_described(v) for v in first.outputs],
             "plans": plans,
         }
+        if sizes.ranges:
+            self.functions[function.name]["sizes"] = {name: list(range_) for name, range_ in sizes.ranges.items()}
 
-    def _plan(self, function: _Function, recording: Recording) -> dict:
+    def _plan(self, function: _Function, points: tuple, recordings: tuple[Recording, ...]) -> dict:
+        """One description of the same steps at these sizes."""
+        first = recordings[0]
+        numbers = self._weights_of(function, first)
+        extent = extents(recordings)
+        homes, scratch = spaces(first, extent, set(numbers))
+        self.scratch = [max(pair) for pair in zip_longest(self.scratch, scratch, fillvalue=0)]
+        places = {**numbers, **{place: [home] for place, home in homes.items()}}
+        merged = Merged(list(points))
+        found = {"scratch": scratch, **merged.of([self._described(recording, places) for recording in recordings])}
+        if function.sizes.ranges:
+            found.update({"of": [function.sizes.index(point) for point in points], "numbers": merged.numbers})
+        return found
+
+    def _described(self, recording: Recording, places: dict) -> dict:
+        named = {block: places[place] for block, place in recording.places().items() if place in places}
         written = recording.written
-        places = self._weights_of(function, recording, written)
-        sizes = extents([recording])
-        homes, scratch = spaces(recording, sizes, set(places))
-        self.peak = max(self.peak, sum(scratch))
-        for block, home in homes.items():
-            places[block] = [home]
-        steps = [self._step(recording, i, places) for i in range(len(recording.steps))]
         found = {
-            "scratch": scratch,
-            "inputs": [places[v.block] for v in recording.inputs if v.block not in written],
-            "outputs": [None if v.block is None else [places[v.block], v.offset] for v in recording.outputs],
-            "steps": steps,
+            "inputs": [named[v.block] for v in recording.inputs if v.block not in written],
+            "outputs": [None if v.block is None else [named[v.block], v.offset] for v in recording.outputs],
+            "shapes": [list(v.shape) for v in recording.outputs],
+            "steps": [self._step(recording, i, named) for i in range(len(recording.steps))],
         }
         if recording.draws and recording.drawn:
             found["draws"] = _draws(recording)
         return found
 
-    def _weights_of(self, function: _Function, recording: Recording, written: set) -> dict[Block, object]:
-        """The number of the weight that each block is which is none of the call's own."""
-        found: dict[Block, object] = {}
+    def _weights_of(self, function: _Function, recording: Recording) -> dict[object, int]:
+        """The number of the weight that each place is which is none of the call's own."""
+        places, written = recording.places(), recording.written
+        found: dict[object, int] = {}
         for value in recording.inputs:
             if value.block in written:
-                found[value.block] = self._argument(value.name, function.inputs[value.name])
-        for block, data in recording.uploads.items():
-            found[block] = self._weight(data, f"constant{len(self.weights)}", data, False)
-        for _, buffers in recording.steps:
-            for block in map(block_of, buffers):
-                if block.handle is not None:
-                    found[block] = self._weight(block, self._name(block), None, block in written)
-        for value in recording.outputs:
-            if value.block is not None and value.block.handle is not None:
-                found[value.block] = self._weight(value.block, self._name(value.block), None, value.block in written)
+                found[places[value.block]] = self._argument(value.name, function.inputs[value.name])
+        for data in recording.uploads.values():
+            found[data] = self._weight(data, f"constant{len(self.weights)}", data, False)
+        bound = [block_of(b) for _, buffers in recording.steps for b in buffers]
+        for block in (*bound, *[v.block for v in recording.outputs if v.block is not None]):
+            if block.handle is not None:
+                found[block] = self._weight(block, self._name(block), None, block in written)
         return found
 
     def _name(self, block: Block) -> str:
@@ -328,7 +351,7 @@ class _Writer:
         return {
             "weights": held,
             "download": sum(f.stat().st_size for f in folder.iterdir()),
-            "peak": held + self.peak,
+            "peak": held + sum(self.scratch),
             "programs": len(programs),
         }
 

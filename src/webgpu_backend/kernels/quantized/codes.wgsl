@@ -39,7 +39,7 @@ fn scale_of(n: u32, k: u32) -> vec2<f32> {
 {% elif f.scales == "k4" %}
 fn scale_of(n: u32, k: u32) -> vec2<f32> {
     let h = s_in[p.s_o + n * p.s_n + k / 256u];
-    let place = k / 8u & 28u;
+    let place = (k / 8u) & 28u;
     let more = h.w >> place;
     let scale = ((h.y >> place) & 15u) | ((more & 3u) << 4u);
     let least = ((h.z >> place) & 15u) | ((more & 12u) << 2u);
@@ -49,8 +49,8 @@ fn scale_of(n: u32, k: u32) -> vec2<f32> {
 // Of sixteen elements.
 fn scale_of(n: u32, k: u32) -> f32 {
     let at = p.s_o + (n * p.s_n + k / 256u) * 5u;
-    let word = s_in[at + 1u + (k / 64u & 3u)];
-    return unpack2x16float(s_in[at]).x * f32(extractBits(bitcast<i32>(word), (k / 16u & 3u) * 8u, 8u));
+    let word = s_in[at + 1u + ((k / 64u) & 3u)];
+    return unpack2x16float(s_in[at]).x * f32(extractBits(bitcast<i32>(word), ((k / 16u) & 3u) * 8u, 8u));
 }
 {% endif %}
 
@@ -59,13 +59,13 @@ fn weights_at(n: u32, k: u32) -> vec4<f32> {
     let piece = p.b_o + n * p.b_r + k / 32u;
     let s = scale_of(n, k);
 {% if f.words == 8 %}
-    let c = codes(b_in[piece * 2u + (k / 16u & 1u)][k / 4u & 3u]);
+    let c = codes(b_in[piece * 2u + ((k / 16u) & 1u)][(k / 4u) & 3u]);
 {% elif f.words == 4 %}
-    let c = codes(b_in[piece][k / 8u & 3u] >> ((k & 4u) << 2u));
+    let c = codes(b_in[piece][(k / 8u) & 3u] >> ((k & 4u) << 2u));
 {% else %}
-    let low = b_in[piece * 3u + (k / 16u & 1u)][k / 8u & 1u] >> ((k & 4u) << 2u);
-    let v = k / 4u & 3u;
-    let high = b_in[piece * 3u + 2u][k / 16u & 1u];
+    let low = b_in[piece * 3u + ((k / 16u) & 1u)][(k / 8u) & 1u] >> ((k & 4u) << 2u);
+    let v = (k / 4u) & 3u;
+    let high = b_in[piece * 3u + 2u][(k / 16u) & 1u];
     // Its two bits stand 16 * (v / 2) + 2 * (v % 2) up, and belong 4 up.
     let c = codes(low, ((high >> ((v & 2u) << 3u)) << 4u) >> ((v & 1u) << 1u));
 {% endif %}

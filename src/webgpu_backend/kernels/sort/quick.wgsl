@@ -242,7 +242,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
             } else {
                 // Where std::sort gives up and heaps, pivots are drawn: values are in order, equal ones in any.
                 let others = size - 1u;
-                let a = ((at + level) * 2654435769u >> 8u) % others;
+                let a = (((at + level) * 2654435769u) >> 8u) % others;
                 median_to_first(at, at + 1u + a, at + 1u + (a + others / 3u) % others,
                                 at + 1u + (a + 2u * (others / 3u)) % others);
             }

@@ -18,6 +18,7 @@
  * @property {typeof fetch} [fetch] how files are read
  * @typedef {object} RunOptions
  * @property {string[]} [read] the outputs to read back; the others stay where they are (default: all)
+ * @property {Record<string, number>} [sizes] dynamic sizes by name, where they do not follow from the inputs' lengths
  */
 
 const CACHE = "webgpu_backend-weights";
@@ -133,14 +134,21 @@ export class Model {
     return found.run(inputs, options);
   }
 
-  /** Compiles every program that the chosen plans use. @param {string[]} texts */
+  /** Compiles the programs of functions of one size; those of others are compiled when their sizes come. @param {string[]} texts */
   async compile(texts) {
-    const start = performance.now();
+    this.texts = texts;
     this.pipelines = new Array(texts.length);
-    const used = new Set(Object.values(this.functions).flatMap((f) => f.programs()));
-    await Promise.all([...used].map(async (i) => { this.pipelines[i] = await this.pipeline(this.spec.programs[i], texts[i]); }));
     this.faults = this.buffer(FAULTS, "faults");
-    this.timing.compile = performance.now() - start;
+    const fixed = Object.values(this.functions).filter((f) => f.plans.length === 1);
+    await this.need(fixed.flatMap((f) => f.plans[0].programs()));
+  }
+
+  /** @param {number[]} programs that are about to be used */
+  async need(programs) {
+    const start = performance.now();
+    const missing = [...new Set(programs)].filter((i) => !this.pipelines[i]);
+    await Promise.all(missing.map(async (i) => { this.pipelines[i] = await this.pipeline(this.spec.programs[i], this.texts[i]); }));
+    this.timing.compile += performance.now() - start;
   }
 
   async pipeline(program, code) {
@@ -176,7 +184,11 @@ export class Model {
     const start = performance.now();
     await this.checked(() => {
       this.weights = this.spec.weights.map((w) => this.buffer(w.bytes, w.name));
-      for (const f of Object.values(this.functions)) f.allocate();
+      const plans = Object.values(this.functions).flatMap((f) => f.plans);
+      const most = [];
+      for (const { spec } of plans) spec.scratch.forEach((bytes, k) => { most[k] = Math.max(most[k] ?? 0, bytes); });
+      this.scratch = most.map((bytes, k) => this.buffer(bytes, `space ${k}`));
+      for (const plan of plans) plan.allocate();
     });
     const total = this.spec.shards.reduce((sum, s) => sum + s.bytes, 0);
     let before = 0;
@@ -244,7 +256,7 @@ export class Model {
 
   /** Starts the random numbers anew. @param {number|bigint} seed */
   seed(seed) {
-    for (const f of Object.values(this.functions)) for (const s of f.plan.draws?.streams ?? []) this.stream(s);
+    for (const f of Object.values(this.functions)) for (const { spec } of f.plans) for (const s of spec.draws?.streams ?? []) this.stream(s);
     for (const stream of this.streams.values()) Object.assign(stream, { seed: BigInt(seed) & MASK, offset: 0n });
   }
 
@@ -256,37 +268,117 @@ export class Model {
   }
 }
 
-/** A function of a model: a plan of steps over buffers. */
+/** A function of a model: plans for this adapter, one of which fits the sizes of a call. */
 export class Callable {
   constructor(model, name, spec) {
     this.model = model;
     this.name = name;
     /** @type {Value[]} */ this.inputs = spec.inputs;
-    /** @type {Value[]} */ this.outputs = spec.outputs;
-    this.plan = choose(spec.plans, model);
-    this.steps = null;
+    /** @type {Value[]} at the sizes of the export's example */ this.outputs = spec.outputs;
+    /** The sizes that a call chooses: the least and the most of each. @type {Record<string, [number, number]>} */
+    this.sizes = spec.sizes ?? {};
+    this.plans = choose(spec.plans, model).map((plan) => new Plan(this, plan));
   }
 
-  programs() { return this.plan.steps.filter((s) => !s.copy).map((s) => s.p); }
+  /** @param {Record<string, any>} inputs @param {RunOptions} [options] @returns {Promise<Record<string, Data>>} */
+  run(inputs = {}, options = {}) {
+    // One after the other: the buffers of a call are those of the next.
+    const result = this.model.turn.then(() => this.now(inputs, options));
+    this.model.turn = result.catch(() => {});
+    return result;
+  }
 
-  /** Makes the buffers of the plan. */
+  async now(inputs, options) {
+    const { model } = this;
+    if (model.disposed) throw new ModelError("disposed", "The model has been disposed of.");
+    if (model.failed) throw model.failed;
+    const start = performance.now();
+    const unknown = Object.keys(inputs).find((name) => !this.inputs.some((i) => i.name === name));
+    if (unknown) throw new ModelError("input", `${this.name} has no input ${unknown}; it takes ${this.inputs.map((i) => i.name).join(", ") || "none"}.`);
+    const sizes = this.sizesOf(inputs, options.sizes ?? {});
+    const data = this.inputs.map((input) => converted(input, input.shape.map((s) => sizes[s] ?? s), inputs[input.name]));
+    const index = Object.entries(this.sizes).reduce((at, [name, [low, high]]) => at * (high - low + 1) + sizes[name] - low, 0);
+    const plan = this.plans.find(({ spec }) => !spec.of || spec.of.includes(index));
+    plan.resize(index, Object.values(sizes));
+    if (!plan.groups) await model.need(plan.programs());
+    const found = await plan.run(data, options.read ?? this.outputs.map((o) => o.name));
+    model.timing.run = performance.now() - start;
+    return found;
+  }
+
+  /** The sizes of a call: as given, or what the lengths of its inputs leave open. */
+  sizesOf(inputs, given) {
+    const sizes = {};
+    for (const name of Object.keys(this.sizes)) if (given[name] !== undefined) sizes[name] = given[name];
+    for (let again = true; again; ) {
+      again = false;
+      for (const { name, shape, dtype } of this.inputs) {
+        const open = shape.filter((s) => typeof s === "string" && sizes[s] === undefined);
+        if (open.length !== 1 || inputs[name]?.length === undefined) continue;
+        const rest = product(shape.filter((s) => s !== open[0]).map((s) => sizes[s] ?? s)) * (dtype === "complex64" ? 2 : 1);
+        sizes[open[0]] = inputs[name].length / rest;
+        again = true;
+      }
+    }
+    const ordered = {};
+    for (const [name, [low, high]] of Object.entries(this.sizes)) {
+      const size = sizes[name];
+      if (size === undefined) throw new ModelError("input", `The size ${name} does not follow from the inputs: pass {sizes: {${name}: ...}}.`);
+      if (!Number.isInteger(size) || size < low || size > high) throw new ModelError("input", `The size ${name} is ${size}; it must be a whole number from ${low} to ${high}.`);
+      ordered[name] = size;
+    }
+    return ordered;
+  }
+}
+
+/** Steps over buffers, with the numbers that follow from the sizes. */
+class Plan {
+  constructor(of, spec) {
+    this.of = of;
+    this.model = of.model;
+    this.spec = spec;
+    this.index = null; // of the sizes that the numbers are for
+    this.groups = null;
+  }
+
+  programs() { return this.spec.steps.filter((s) => !s.copy).map((s) => s.p); }
+
+  /** Makes the plan's own buffers; the space for what is in between is the model's. */
   allocate() {
-    const { model, plan } = this;
-    this.scratch = plan.scratch.map((bytes, k) => model.buffer(bytes, `${this.name}: space ${k}`));
-    this.uniforms = new Uint32Array(plan.steps.length * SLOT / 4);
-    plan.steps.forEach((step, i) => { if (!step.copy) this.uniforms.set(step.u, i * SLOT / 4); });
-    this.parameters = model.buffer(this.uniforms.byteLength, `${this.name}: parameters`, 0x40 | 0x08);
-    const last = this.outputs.reduce((sum, o) => sum + bytesOf(o), 0);
-    this.staging = model.buffer(last + FAULTS, `${this.name}: results`, 0x01 | 0x08);
-    this.stale = true; // the parameters have not been written
+    this.uniforms = new Uint32Array(Math.max(1, this.spec.steps.length) * SLOT / 4);
+    this.parameters = this.model.buffer(this.uniforms.byteLength, `${this.of.name}: parameters`, 0x40 | 0x08);
   }
 
-  at(place) { return Array.isArray(place) ? this.scratch[place[0]] : this.model.weights[place]; }
+  at(place) { return Array.isArray(place) ? this.model.scratch[place[0]] : this.model.weights[place]; }
+
+  /** Fills in the numbers for these sizes. @param {number} index @param {number[]} sizes */
+  resize(index, sizes) {
+    if (this.index === index) return;
+    const { numbers = [], of, steps, shapes, outputs } = this.spec;
+    const place = of ? of.indexOf(index) : 0;
+    const values = numbers.map((n) => n.list ? n.list[place] : n.sum.reduce((sum, [c, powers]) => sum + c * product(sizes.map((s, d) => s ** powers[d])), 0));
+    const value = (x) => (x?.n === undefined ? x : values[x.n]);
+    this.grids = steps.map((s) => s.copy ? s.copy.map(value) : s.g.map(value));
+    steps.forEach((s, i) => { if (!s.copy) this.uniforms.set(s.u.map(value), i * SLOT / 4); });
+    this.outputs = this.of.outputs.map((o, k) => ({ ...o, shape: shapes[k].map(value), place: outputs[k] && [outputs[k][0], value(outputs[k][1])] }));
+    this.draws = this.spec.draws && {
+      streams: this.spec.draws.streams.map((s) => ({ ...s, used: value(s.used) })),
+      at: this.spec.draws.at.map(([k, at]) => [k, value(at)]),
+      steps: steps.flatMap((s, i) => (s.d ? [[i, ...s.d.map(value)]] : [])),
+    };
+    const bytes = FAULTS + this.outputs.reduce((sum, o) => sum + bytesOf(o), 0);
+    if (!this.staging || this.staging.size < bytes) {
+      this.staging?.destroy();
+      this.staging = this.model.buffer(bytes, `${this.of.name}: results`, 0x01 | 0x08);
+    }
+    this.index = index;
+    this.stale = true; // the parameters have to be written
+  }
 
   /** Bind groups, once. */
   bind() {
     const { model } = this;
-    return this.plan.steps.map((step, i) => {
+    return this.spec.steps.map((step, i) => {
       if (step.copy) return null;
       const { pipeline, groups, program } = model.pipelines[step.p];
       const bound = step.b.map((b) => b?.of === undefined ? { buffer: this.at(b) } : { buffer: this.at(b.of), offset: b.at, size: b.bytes });
@@ -300,29 +392,15 @@ export class Callable {
     });
   }
 
-  /** @param {Record<string, any>} inputs @param {RunOptions} [options] @returns {Promise<Record<string, Data>>} */
-  run(inputs = {}, options = {}) {
-    // One after the other: the buffers of a call are those of the next.
-    const result = this.model.turn.then(() => this.now(inputs, options));
-    this.model.turn = result.catch(() => {});
-    return result;
-  }
-
-  async now(inputs, options) {
-    const { model, plan } = this, { device } = model;
-    if (model.disposed) throw new ModelError("disposed", "The model has been disposed of.");
-    if (model.failed) throw model.failed;
-    const start = performance.now();
-    const data = this.inputs.map((input) => converted(input, inputs[input.name]));
-    const unknown = Object.keys(inputs).find((name) => !this.inputs.some((i) => i.name === name));
-    if (unknown) throw new ModelError("input", `${this.name} has no input ${unknown}; it takes ${this.inputs.map((i) => i.name).join(", ") || "none"}.`);
-    const wanted = options.read ?? this.outputs.map((o) => o.name);
-    data.forEach((d, i) => device.queue.writeBuffer(this.at(plan.inputs[i]), 0, padded(d)));
+  /** @param {Data[]} data @param {string[]} wanted */
+  async run(data, wanted) {
+    const { model, spec } = this, { device } = model;
+    data.forEach((d, i) => device.queue.writeBuffer(this.at(spec.inputs[i]), 0, padded(d)));
     this.draw();
     if (this.stale) device.queue.writeBuffer(this.parameters, 0, this.uniforms);
     this.stale = false;
-    this.steps ??= this.bind();
-    const encoder = device.createCommandEncoder({ label: this.name });
+    this.groups ??= this.bind();
+    const encoder = device.createCommandEncoder({ label: this.of.name });
     encoder.clearBuffer(model.faults);
     this.encode(encoder);
     const slices = this.collect(encoder, wanted);
@@ -335,43 +413,40 @@ export class Callable {
     }
     const memory = this.staging.getMappedRange().slice(0);
     this.staging.unmap();
-    model.timing.run = performance.now() - start;
     this.check(new Uint32Array(memory, 0, FAULTS / 4));
     return Object.fromEntries(slices.map(({ output, at }) => [output.name, arrayOf(output, memory, at)]));
   }
 
   /** The places of this call's random numbers, into the parameters. */
   draw() {
-    const { draws, steps } = this.plan;
-    if (!draws) return;
-    const streams = draws.streams.map((s) => this.model.stream(s));
+    if (!this.draws) return;
+    const streams = this.draws.streams.map((s) => this.model.stream(s));
     const words = new BigUint64Array(2);
-    steps.forEach((step, i) => {
-      if (!step.d) return;
-      const [word, number, further] = step.d, [k, begins] = draws.at[number];
+    for (const [i, word, number, further] of this.draws.steps) {
+      const [k, begins] = this.draws.at[number];
       words[0] = streams[k].seed;
       words[1] = (streams[k].offset + BigInt(begins + further)) & MASK;
       this.uniforms.set(new Uint32Array(words.buffer), i * SLOT / 4 + word);
-    });
-    streams.forEach((s, k) => { s.offset = (s.offset + BigInt(draws.streams[k].used)) & MASK; });
+    }
+    streams.forEach((s, k) => { s.offset = (s.offset + BigInt(this.draws.streams[k].used)) & MASK; });
     this.stale = true;
   }
 
   encode(encoder) {
     let pass = null;
-    this.plan.steps.forEach((step, i) => {
+    this.spec.steps.forEach((step, i) => {
       if (step.copy) {
         pass?.end();
         pass = null;
-        const [from, to, at, bytes] = step.copy;
+        const [from, to, at, bytes] = this.grids[i];
         encoder.copyBufferToBuffer(this.at(from), 0, this.at(to), at, bytes);
         return;
       }
       pass ??= encoder.beginComputePass();
-      const { pipeline, groups } = this.steps[i];
+      const { pipeline, groups } = this.groups[i];
       pass.setPipeline(pipeline);
       groups.forEach((group, k) => pass.setBindGroup(k, group));
-      pass.dispatchWorkgroups(...step.g);
+      pass.dispatchWorkgroups(...this.grids[i]);
     });
     pass?.end();
   }
@@ -381,14 +456,13 @@ export class Callable {
     const slices = [];
     let at = FAULTS;
     encoder.copyBufferToBuffer(this.model.faults, 0, this.staging, 0, FAULTS);
-    this.outputs.forEach((output, k) => {
-      if (!wanted.includes(output.name)) return;
-      const found = this.plan.outputs[k];
+    for (const output of this.outputs) {
+      if (!wanted.includes(output.name)) continue;
       slices.push({ output, at });
-      if (!found) return; // no elements
-      encoder.copyBufferToBuffer(this.at(found[0]), found[1], this.staging, at, bytesOf(output));
+      if (!output.place || !bytesOf(output)) continue; // no elements
+      encoder.copyBufferToBuffer(this.at(output.place[0]), output.place[1], this.staging, at, bytesOf(output));
       at += bytesOf(output);
-    });
+    }
     return slices;
   }
 
@@ -401,15 +475,15 @@ export class Callable {
   }
 }
 
-/** The plan for this adapter: of those for its class, the one with most features that it has. */
+/** The plans for this adapter: of those for its class, the ones with most features that it has. */
 function choose(plans, model) {
   const lanes = model.info.subgroupMinSize ?? 0;
   const has = (f) => model.device.features.has(f) && (f !== "subgroups" || lanes >= 8);
   const fitting = plans.filter((p) => p.features.every(has));
+  if (!fitting.length) throw new ModelError("feature", `The model needs ${plans[0].features.join(" and ")}, which this adapter does not have.`);
   const own = fitting.filter((p) => p.class === model.kind);
-  const found = (own.length ? own : fitting).sort((a, b) => b.features.length - a.features.length)[0];
-  if (!found) throw new ModelError("feature", `The model needs ${plans[0].features.join(" and ")}, which this adapter does not have.`);
-  return found;
+  const most = Math.max(...(own.length ? own : fitting).map((p) => p.features.length));
+  return (own.length ? own : fitting).filter((p) => p.features.length === most);
 }
 
 const elementsOf = (value) => product(value.shape) * (value.dtype === "complex64" ? 2 : 1);
@@ -422,16 +496,16 @@ function arrayOf(value, memory, at) {
 }
 
 /** What the caller gave, in the type of the input. */
-function converted(input, given) {
-  const type = ARRAYS[input.dtype], n = elementsOf(input);
-  if (given === undefined) throw new ModelError("input", `The input ${input.name} is missing: ${n} numbers of ${input.dtype}, shape [${input.shape.join(", ")}].`);
+function converted(input, shape, given) {
+  const type = ARRAYS[input.dtype], n = elementsOf({ ...input, shape });
+  if (given === undefined) throw new ModelError("input", `The input ${input.name} is missing: ${input.dtype}, shape [${input.shape.join(", ")}].`);
   if (typeof given === "number" || typeof given === "bigint" || typeof given === "boolean") given = [given];
   if (!(given instanceof type)) {
     if (typeof given.length !== "number") throw new ModelError("input", `The input ${input.name} must be a ${type.name} or a list of numbers.`);
     if (type === Uint16Array && input.dtype !== "uint16") throw new ModelError("input", `The input ${input.name} must be a Uint16Array: the bits of ${input.dtype}.`);
     given = type === BigInt64Array ? type.from(given, BigInt) : type.from(given, Number);
   }
-  if (given.length !== n) throw new ModelError("input", `The input ${input.name} has ${given.length} elements; its shape [${input.shape.join(", ")}] has ${n}.`);
+  if (given.length !== n) throw new ModelError("input", `The input ${input.name} has ${given.length} elements; its shape [${shape.join(", ")}] has ${n}.`);
   return given;
 }
 
