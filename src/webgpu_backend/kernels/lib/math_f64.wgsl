@@ -1,7 +1,8 @@
 // float64 on adapters with shader-f64 and shader-int64. Built-in f64 exp, log and sin are garbage on one driver, while
 // + - * / sqrt and rounding are right: everything here is made of those and of the bits, to within 2 units in the last
-// place. Compilers may contract a*b+c and cancel (a+b)-a: where an exact remainder is needed the high part goes through a
-// bit mask, as in math_f32.wgsl. Names ending in h have 26 bits, so that products of two of them are exact.
+// place. Compilers may contract a*b+c, factor sums and cancel (a+b)-a: where an exact remainder is needed the high part
+// goes through a bit mask, as in math_f32.wgsl, and what is left of it through `f64_hold`. Names ending in h have 26 bits,
+// so that products of two of them are exact.
 
 fn f64_load(lo: u32, hi: u32) -> f64 {
   return bitcast<f64>((u64(hi) << 32u) | u64(lo));
@@ -40,11 +41,11 @@ fn f64_inf() -> f64 {
 }
 
 fn f64_min(a: f64, b: f64) -> f64 {
-  return select(select(select(b, a, a < b), a, f64_isnan(a)), b, f64_isnan(b));
+  return select(select(b, a, a < b), f64_nan(), f64_isnan(a) || f64_isnan(b));
 }
 
 fn f64_max(a: f64, b: f64) -> f64 {
-  return select(select(select(b, a, a > b), a, f64_isnan(a)), b, f64_isnan(b));
+  return select(select(b, a, a > b), f64_nan(), f64_isnan(a) || f64_isnan(b));
 }
 
 fn f64_fmin(a: f64, b: f64) -> f64 {
@@ -184,6 +185,11 @@ fn f64_head(x: f64) -> f64 {
   return bitcast<f64>(bitcast<u64>(x) & 0xfffffffff8000000lu);
 }
 
+// x, of at most 52 bits, as a whole: without this a - (b - c), where a + c is at hand, may become (a + c) - b.
+fn f64_hold(x: f64) -> f64 {
+  return bitcast<f64>(bitcast<u64>(x) & 0xfffffffffffffffelu);
+}
+
 // (2 atanh(s) - 2 s - 2/3 s^3) / (s z^2) for z = s^2 and |s| <= 0.172.
 fn f64_log_poly(z: f64) -> f64 {
   var p = 0.10762867428099888lf;
@@ -202,19 +208,19 @@ fn f64_log_poly(z: f64) -> f64 {
 fn f64_log1p_parts(f: f64) -> vec2<f64> {
   let d = f + 2.0lf;
   let dh = f64_head(d);
-  let dl = f - (dh - 2.0lf);
+  let dl = f - f64_hold(dh - 2.0lf);
   let s = f / d;
   let sh = f64_head(s);
-  let sl = ((f - sh * dh) - sh * dl) / d;
+  let sl = (f64_hold(f - sh * dh) - sh * dl) / d;
   let z = s * s;
   let zh = sh * sh;
   let rest = 1.5lf * (z * z) * f64_log_poly(z) + sl * (sh + s);
   let th = f64_head((3.0lf + zh) + rest);
-  let tl = rest - ((th - 3.0lf) - zh);
+  let tl = rest - f64_hold((th - 3.0lf) - zh);
   let u = sh * th;
   let w = sl * th + tl * s;
   let gh = f64_head(u + w);
-  let gl = w - (gh - u);
+  let gl = w - f64_hold(gh - u);
   return vec2<f64>(gh * 0.6666666567325592lf, gh * 9.934107462565104e-09lf + gl * 0.6666666666666666lf);
 }
 
@@ -262,7 +268,7 @@ fn f64_log1p_sum(h: f64, l: f64) -> f64 {
     return v.x + (v.y + l / (1.0lf + h));
   }
   let u = f64_head(1.0lf + h);
-  let rest = select((1.0lf - u) + h, (h - u) + 1.0lf, h > 1.0lf) + l;
+  let rest = select(f64_hold(1.0lf - u) + h, f64_hold(h - u) + 1.0lf, h > 1.0lf) + l;
   let q = rest / u;
   let v = f64_log_parts(u);
   return (v.x * 0.6931471803691238lf + v.y) + ((v.z + v.x * 1.9082149292705877e-10lf) + (q - 0.5lf * q * q));
@@ -317,17 +323,17 @@ fn f64_asinh(x: f64) -> f64 {
   // x + (sqrt(1 + x^2) - 1), and the square root less 1 as x^2 / (1 + sqrt(1 + x^2)).
   let ah = f64_head(a);
   let square = a * a;
-  let left = (ah * ah - square) + (a - ah) * (a + ah);
+  let left = f64_hold(ah * ah - square) + (a - ah) * (a + ah);
   let d = 1.0lf + sqrt(1.0lf + square);
   let dh = f64_head(d);
-  let dl = (1.0lf - dh) + sqrt(1.0lf + square);
+  let dl = f64_hold(1.0lf - dh) + sqrt(1.0lf + square);
   let q = square / d;
   let qh = f64_head(q);
   let sh = f64_head(square);
-  let ql = (((sh - qh * dh) + (square - sh)) - qh * dl + left) / d;
+  let ql = ((f64_hold(sh - qh * dh) + (square - sh)) - qh * dl + left) / d;
   let sum = a + qh;
   let th = f64_head(sum);
-  return f64_copysign(f64_log1p_sum(th, ((a - th) + qh) + ql), x);
+  return f64_copysign(f64_log1p_sum(th, (f64_hold(qh - th) + a) + ql), x);
 }
 
 fn f64_acosh(x: f64) -> f64 {
@@ -343,10 +349,10 @@ fn f64_acosh(x: f64) -> f64 {
   let tl = t - th;
   let w = th * th + 2.0lf * th;
   let wh = f64_head(w);
-  let root = f64_sqrt_sum(w, ((th * th - wh) + 2.0lf * th) + (wh - w) + tl * (t + th + 2.0lf));
+  let root = f64_sqrt_sum(w, (f64_hold(th * th - wh) + 2.0lf * th) + f64_hold(wh - w) + tl * (t + th + 2.0lf));
   let sum = th + root.x;
   let h = f64_head(sum);
-  return select(f64_log1p_sum(h, ((th - h) + root.x) + (root.y + tl)), 0.0lf, t == 0.0lf);
+  return select(f64_log1p_sum(h, (f64_hold(th - h) + root.x) + (root.y + tl)), 0.0lf, t == 0.0lf);
 }
 
 fn f64_atanh(x: f64) -> f64 {
@@ -360,11 +366,11 @@ fn f64_atanh(x: f64) -> f64 {
   // log(1 + q) / 2 for q = 2 a / (1 - a).
   let d = 1.0lf - a;
   let dh = f64_head(d);
-  let dl = (1.0lf - dh) - a;
+  let dl = select(f64_hold(1.0lf - dh) - a, d - dh, a > 0.5lf);  // above, d is exact
   let q = 2.0lf * a / d;
   let qh = f64_head(q);
   let ah = f64_head(a);
-  let ql = (((2.0lf * ah - qh * dh) - qh * dl) + 2.0lf * (a - ah)) / d;
+  let ql = ((f64_hold(2.0lf * ah - qh * dh) - qh * dl) + 2.0lf * (a - ah)) / d;
   return f64_copysign(0.5lf * f64_log1p_sum(qh, ql), x);
 }
 
@@ -393,7 +399,7 @@ fn f64_pow(x: f64, y: f64) -> f64 {
   let v = f64_log_parts(a);
   let lead = v.x * 0.6931471803691238lf;
   let lh = f64_head(lead + v.y);
-  let ll = ((lead - lh) + v.y) + (v.z + v.x * 1.9082149292705877e-10lf);
+  let ll = (f64_hold(lead - lh) + v.y) + (v.z + v.x * 1.9082149292705877e-10lf);
   let c = select(select(y, 1e20lf, y > 1e20lf), -1e20lf, y < -1e20lf);
   let ch = f64_head(c);
   let ph = ch * lh;

@@ -109,9 +109,9 @@ fn f64_trig_reduce(x: f64) -> vec3<f64> {
   let b = q * 9.920935791635221e-10lf;
   let c = q * 5.17018297889025e-19lf;
   let first = f64_head(a - b);
-  let rest = (a - first) - b;
+  let rest = f64_hold(a - first) - b;
   let h = f64_head(first + (rest - c));
-  let l = (((first - h) + rest) - c) - q * 2.9038559739793605e-28lf;
+  let l = ((f64_hold(first - h) + rest) - c) - q * 2.9038559739793605e-28lf;
   return vec3<f64>(h, l, f64(i32(q) & 3));
 }
 
@@ -191,7 +191,7 @@ fn f64_tan(x: f64) -> f64 {
   let b = select(c, s, odd);
   let d = b.x + b.y;
   let t = f64_head((a.x + a.y) / d);
-  return t + (((a.x - t * b.x) - t * b.y) + a.y) / d;
+  return t + ((f64_hold(a.x - t * b.x) - t * b.y) + a.y) / d;
 }
 
 // x = (q + r) / 2 and h + l = pi r / 2: exact for every x, unlike a reduction of pi x.
@@ -251,7 +251,7 @@ fn f64_asin(x: f64) -> f64 {
     return x + x * (x * x) * f64_asin_poly(x * x);
   }
   let v = f64_asin_of_root(a);
-  return f64_copysign((1.5707963109016418lf - 2.0lf * v.x) + (1.5893254773528196e-08lf - 2.0lf * v.y), x);
+  return f64_copysign(f64_hold(1.5707963109016418lf - 2.0lf * v.x) + (1.5893254773528196e-08lf - 2.0lf * v.y), x);
 }
 
 fn f64_acos(x: f64) -> f64 {
@@ -262,13 +262,13 @@ fn f64_acos(x: f64) -> f64 {
   if (a <= 0.5lf) {
     let h = f64_head(x);
     let rest = (x - h) + x * (x * x) * f64_asin_poly(x * x);
-    return (1.5707963109016418lf - h) + (1.5893254773528196e-08lf - rest);
+    return f64_hold(1.5707963109016418lf - h) + (1.5893254773528196e-08lf - rest);
   }
   let v = f64_asin_of_root(a);
   if (x > 0.0lf) {
     return 2.0lf * (v.x + v.y);
   }
-  return 2.0lf * ((1.5707963109016418lf - v.x) + (1.5893254773528196e-08lf - v.y));
+  return 2.0lf * (f64_hold(1.5707963109016418lf - v.x) + (1.5893254773528196e-08lf - v.y));
 }
 
 // (atan(t) - t) / t^3 for z = t^2 <= 0.192.
