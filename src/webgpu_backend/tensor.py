@@ -293,6 +293,20 @@ def share_memory(*tensors: torch.Tensor) -> bool:
     return len({t.data_ptr() >> UID_BITS for t in tensors}) == 1
 
 
+def overlap(a: torch.Tensor, b: torch.Tensor) -> str:
+    """ "", "partial" or "full"; as torch has it, "" too where a layout with gaps makes it hard to tell."""
+    if not (a.numel() and b.numel() and a.device == b.device and share_memory(a, b)):
+        return ""
+    dense = torch.ops.aten.is_non_overlapping_and_dense.default
+    if a is not b and not (dense(a) and dense(b)):
+        return ""
+    first, second = a.data_ptr(), b.data_ptr()
+    last, end = first + a.numel() * a.element_size(), second + b.numel() * b.element_size()
+    if first == second and last == end:
+        return "full" if a.stride() == b.stride() else "partial"
+    return "partial" if first < end and second < last else ""
+
+
 def neighbours(tensors) -> bool:
     """Whether tensors of one element each lie in memory one after the other, as the norms of a list of tensors do."""
     start, item = tensors[0].data_ptr(), tensors[0].element_size()

@@ -302,3 +302,23 @@ def test_memory_is_linear_and_dispatches_few(monkeypatch):
     sdpa(q, q, q)
     assert webgpu_backend.stats()["dispatches"] - before[0] <= 2
     assert torch.webgpu.max_memory_allocated() - before[1] < 1024 * 1024
+
+
+@pytest.mark.parametrize("how", ["plain", "causal", "bool", "float"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_nan_stays(how, dtype, adapter_class):
+    """In a query, and in a key that all of them see; 33 keys, for fewer of which the CPU's own kernel loses it."""
+    torch.manual_seed(0)
+    q, k = torch.randn(1, 2, 5, 8, dtype=dtype), torch.randn(1, 2, 33, 8, dtype=dtype)
+    mask = {"bool": torch.ones(5, 33, dtype=torch.bool), "float": torch.zeros(5, 33, dtype=dtype)}.get(how)
+    options = {"is_causal": how == "causal"}
+    bad_query, bad_key = q.clone(), k.clone()
+    bad_query[0, 0, 1], bad_query[0, 1, 3, 2] = float("nan"), float("nan")
+    bad_key[0, 0, 0 if how == "causal" else 2, 3] = float("nan")
+    for query, key in ((bad_query, k), (q, bad_key)):
+        expected = sdpa(query, key, k, mask, **options)
+        for graded in (False, True):
+            given = [t.to("webgpu") for t in (query, key, k)]
+            given[0].requires_grad_(graded)
+            found = sdpa(*given, None if mask is None else mask.to("webgpu"), **options)
+            assert torch.equal(found.detach().cpu().isnan(), expected.isnan())

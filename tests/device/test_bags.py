@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.device._compare import gradients, same, values
+from tests.device._compare import both, gradients, same, values
 
 DEVICE = "webgpu"
 
@@ -121,3 +121,29 @@ def test_segment_reduce(reduce):
     same(lambda x, n: torch.segment_reduce(x, reduce, lengths=n, axis=1), torch.randn(2, 3, 4), deep, tolerance=None)
     with pytest.raises(RuntimeError, match="Expected all rows of lengths along axis to sum"):
         torch.segment_reduce(x.to(DEVICE), reduce, lengths=lengths.to(DEVICE) + 1)
+
+
+@pytest.mark.parametrize("values", [[1.0, float("nan"), 3.0], [0.0, float("nan"), 2.0, 0.0], [float("nan")] * 2 + [4.0],
+                                    [3.0, float("nan"), 0.0], [5.0, float("inf"), 0.0]])  # fmt: skip
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+def test_segments_with_nan(reduce, values):
+    def call(device):
+        x = torch.tensor(values, device=device, requires_grad=True)
+        lengths = torch.tensor([1, len(values) - 1], device=device)
+        out = torch.segment_reduce(x, reduce, lengths=lengths)
+        return out.detach(), torch.autograd.grad(out, x, torch.tensor([2.0, 3.0], device=device))[0]
+
+    both(call)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+@pytest.mark.parametrize("initial", [None, 2.0])
+def test_segments_of_nothing(reduce, initial):
+    def call(device, shape=(0, 3), count=2):
+        x = torch.zeros(shape, device=device, requires_grad=True)
+        lengths = torch.zeros(count, dtype=torch.int64, device=device)
+        out = torch.segment_reduce(x, reduce, lengths=lengths, initial=initial)
+        return out.detach(), torch.autograd.grad(out.sum(), x)[0]
+
+    both(call)
+    assert call("webgpu", (0,), 0)[0].shape == (0,)

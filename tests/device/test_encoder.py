@@ -72,7 +72,7 @@ def test_forward_mode_of_glu():
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_an_encoder_with_padding(training, norm_first):
-    """In evaluation torch would pack the rows into a nested tensor; here the padding stays, and is not looked at."""
+    """In evaluation torch packs the rows into a nested tensor, and what was padded comes back as zeros."""
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True, norm_first=norm_first)
     model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first).train(training)
@@ -81,4 +81,26 @@ def test_an_encoder_with_padding(training, norm_first):
     with torch.set_grad_enabled(training):
         expected = model(x, src_key_padding_mask=padding)
         found = copy.deepcopy(model).to(D)(x.to(D), src_key_padding_mask=padding.to(D))
-    torch.testing.assert_close(found.detach().cpu()[~padding], expected.detach()[~padding], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.detach().cpu(), expected.detach(), rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("lengths", [(6, 4, 2), (6, 6, 6), (6, 0, 3), None])
+@pytest.mark.parametrize("normed", [True, False])
+def test_padded_places_are_zero(lengths, normed):
+    """Or what the last norm makes of zero. With padding that is not at the end torch leaves the places as they are."""
+    torch.manual_seed(0)
+    norm = torch.nn.LayerNorm(16) if normed else None
+    if normed:
+        torch.nn.init.normal_(norm.bias)
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2, norm=norm).eval()
+    x, padding = torch.randn(3, 6, 16), torch.arange(6) == torch.tensor([1, 4, 2])[:, None]
+    if lengths is not None:
+        padding = torch.arange(6) >= torch.tensor(lengths)[:, None]
+    ours = copy.deepcopy(model).to(D)
+    for gradients in (False, True):
+        with torch.set_grad_enabled(gradients):
+            expected = model(x, src_key_padding_mask=padding)
+            found = ours(x.to(D), src_key_padding_mask=padding.to(D))
+        torch.testing.assert_close(found.detach().cpu(), expected.detach(), rtol=1e-4, atol=1e-5, equal_nan=True)
+        assert lengths is None or gradients or normed or not found[padding.to(D)].any().item()

@@ -87,3 +87,17 @@ def test_meta_to_device():
     layer = nn.Linear(2, 2, device="meta").to_empty(device=D)
     assert layer.weight.device == torch.device(D, 0)
     assert nn.Linear(2, 2, device=D).weight.device.type == D
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 8, 101])
+def test_kaiser_window(length):
+    for arguments in ((), (False,), (True, 5.0), (False, 0.0)):
+        for dtype in (torch.float32, torch.float16):
+            expected = torch.kaiser_window(length, *arguments, dtype=dtype)
+            found = torch.kaiser_window(length, *arguments, dtype=dtype, device="webgpu")
+            assert found.dtype == dtype
+            torch.testing.assert_close(found.cpu(), expected, rtol=2e-6 if dtype is torch.float32 else 1e-3, atol=1e-7)
+    with pytest.raises(RuntimeError, match="kaiser_window requires non-negative window_length"):
+        torch.kaiser_window(-1, device="webgpu")
+    with pytest.raises(RuntimeError, match="kaiser_window expects floating point dtypes"):
+        torch.kaiser_window(3, dtype=torch.int64, device="webgpu")

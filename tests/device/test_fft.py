@@ -115,3 +115,15 @@ def test_powers_of_two(shape):
         got = f(source.to("webgpu")).cpu()
         assert got.shape == expected.shape
         assert (got - expected).abs().max() < 2e-6 * expected.abs().max()
+
+
+@pytest.mark.parametrize("length", [2, 4, 8])
+@pytest.mark.parametrize("at", [0, 1])
+def test_an_infinity_invents_no_nan(length, at):
+    """Of a complex signal. In longer ones the CPU has NaN too, where a part is the difference of two infinities."""
+    x = signal(3, length)
+    x[1, at] = complex(float("inf"), 0.5)
+    for transform in (torch.fft.fft, torch.fft.ifft):
+        expected, found = transform(x), transform(x.to("webgpu")).cpu()
+        assert not expected.isnan().any() and not found.isnan().any()
+        assert torch.equal(found[1].real.isinf() | found[1].imag.isinf(), torch.ones(length, dtype=torch.bool))

@@ -192,3 +192,14 @@ def test_an_output_that_is_refused_stays_as_it_is():
     with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Int"):
         torch.add(torch.ones(5, device="webgpu"), 1.5, out=out)
     assert out.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("number", [2, 2.5, True, 1 + 2j])
+def test_copying_a_number(number):
+    def call(device):
+        dtype = torch.complex64 if isinstance(number, complex) else torch.float32
+        x = torch.zeros(3, 4, dtype=dtype, device=device)
+        x[:, 1].copy_(number)
+        return x
+
+    both(call, 0)

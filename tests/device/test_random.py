@@ -308,3 +308,12 @@ def test_the_generator_that_decides_what_the_cpu_draws():
     first, second = [torch.rand(3, generator=ours.cpu_twin()) for _ in range(2)]
     assert not torch.equal(first, second)
     assert torch.equal(first, torch.rand(3, generator=ours.manual_seed(5).cpu_twin()))
+
+
+def test_uniform_in_half_precision_takes_all_values():
+    """Small ones lie as close as the dtype has them, as on the CPU, and 1 is never reached."""
+    for dtype in (torch.float16, torch.bfloat16):
+        ours, theirs = torch.rand(200000, dtype=dtype, device="webgpu").cpu(), torch.rand(200000, dtype=dtype)
+        assert 0.8 < ours.unique().numel() / theirs.unique().numel() < 1.25
+        assert ours.min() >= 0 and ours.max() < 1
+        close(ours.float(), 0.5, 12**-0.5)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests import needs
 from tests.device._compare import close
 from webgpu_backend.runtime.gpu import gpu
 
@@ -101,3 +102,13 @@ def _at_ten_million(scan):
     assert torch.equal(first, second)
     for got, exact in zip(first.split(1 << 20), reference.split(1 << 20)):  # in parts: float64 takes much memory
         assert ((got - exact) / exact.abs().clamp(min=1e-3)).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("values", [[1e-40, 1e-40, float("inf")], [float("inf"), 1e-40, 2.0, 1e-40],
+                                    [1e-20, 1e-20, 1e10, 1e30], [1e-40] * 3 + [1e38] * 3])  # fmt: skip
+def test_products_that_leave_the_range_of_a_float_and_come_back(values):
+    """The CPU multiplies in double precision."""
+    if not gpu().caps.f64:
+        needs.missing("float64 on this adapter")
+    x = torch.tensor(values)
+    torch.testing.assert_close(x.to("webgpu").cumprod(0).cpu(), x.cumprod(0), rtol=1e-5, atol=0, equal_nan=True)

@@ -149,3 +149,23 @@ def test_out_of_range_views_are_refused():
         t.as_strided((3, 3), (2, 1))
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
         torch.ones(2, device="webgpu:1")
+
+
+def test_parts_of_a_storage():
+    host = torch.arange(11, dtype=torch.uint8)
+    ours, theirs = host.to("webgpu").untyped_storage(), host.untyped_storage()
+    for part in (slice(2, 4), slice(None), slice(-3, None), slice(0, 20), slice(3, 3), slice(5, 2)):
+        assert list(ours[part]) == list(theirs[part]), part
+    with pytest.raises(RuntimeError, match="only a step of 1 is supported"):
+        ours[::2]
+    ours[2:4] = 9  # through the storage itself
+    assert list(ours) == [0, 1, 9, 9, *range(4, 11)]
+
+
+def test_a_lazy_clone_is_a_clone():
+    x = torch.arange(6.0, device="webgpu").view(2, 3).t()
+    y = torch._lazy_clone(x)
+    y.add_(1)
+    assert (
+        y.stride() == x.stride() and x.tolist() == [[0, 3], [1, 4], [2, 5]] and y.tolist() == [[1, 4], [2, 5], [3, 6]]
+    )

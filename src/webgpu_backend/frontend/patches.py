@@ -96,6 +96,8 @@ ROWS: tuple[Row, ...] = (
     Row("torch.storage.UntypedStorage.__new__", "builtin", "device.storage:new",
         "storages of the device by their class, which crash without", TORCH),
     Row("torch.storage.UntypedStorage.resize_", "builtin", "device.storage:resize", "storages of another size", TORCH),
+    Row("torch.storage.UntypedStorage.__getitem__", "(self, *args, **kwargs)", "device.storage:item",
+        "parts of storages, which C++ finds by adding to an address", TORCH),
     Row("torch.Generator", "class", "device.rng:generator", "torch.Generator(device='webgpu')", TORCH),
     Row("torch.Stream", "class", "device.streams:stream_class", "streams of the device", TORCH),
     Row("torch.Event", "class", "device.streams:event_class", "events of the device", TORCH),
@@ -162,6 +164,8 @@ ROWS: tuple[Row, ...] = (
         "gradient scaling without float64", TORCH, when=FIRST_USE),
     _relied("torch.amp.grad_scaler.GradScaler", "uses _scale", "gradient scaling without float64"),
     _relied("torch._C._disabled_torch_function_impl", "builtin", "gradient scaling without float64"),
+    Row("torch.nn.modules.transformer.TransformerEncoder.__call__", "(self, *args, **kwargs)",
+        "integrations.encoder:padded", "zeros in the padded places of nn.TransformerEncoder", TORCH, when=FIRST_USE),
     Row("torch.optim.adam._multi_tensor_adam",
         "(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, grad_scale, found_inf, *, amsgrad, "
         "has_complex, beta1, beta2, lr, weight_decay, eps, maximize, capturable, differentiable, "

@@ -85,10 +85,11 @@ def expression(
     check: Callable[[tuple, tuple], None] | None = None,
     checked: bool = False,
     admit: Callable[[tuple], None] | None = None,
+    nonzero: tuple[str, ...] = (),
 ) -> Pointwise:
     """An entry under no aten name of its own: for `choose`, and for operators that need more than one kernel."""
     outputs = outputs or (("bool",) if promote == "always_bool" else ("T",))
-    spec = Spec(name, source, tuple(_LETTERS[:arity]), scalars, tuple((types or {}).items()), outputs, checked)
+    spec = Spec(name, source, tuple(_LETTERS[:arity]), scalars, tuple((types or {}).items()), outputs, checked, nonzero)
     entry = Pointwise(name, spec, promote, check, admit)
     ENTRIES.append(entry)
     return entry

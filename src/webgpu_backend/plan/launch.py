@@ -16,6 +16,9 @@ def launch(work: Plan | Step, *tensors, draw: Draw | None = None) -> None:
     block or a window of it, or as None where nothing reads it; buffers in between are made and given back. `draw` fills
     in the place that a step leaves for one."""
     blocks = [T.block_of(t) if isinstance(t, torch.Tensor) else t for t in tensors]
+    for tensor, block in zip(tensors, blocks):
+        if block is None and tensor is not None and tensor.device.type != T.NAME:
+            raise T.two_devices(_name(work), tensor.device)
     if work.__class__ is Step:
         _record(work, tuple(blocks), draw)
         return
@@ -28,6 +31,10 @@ def launch(work: Plan | Step, *tensors, draw: Draw | None = None) -> None:
     blocks += [lease.block for lease in leases]
     for step in work.steps:
         _record(step, tuple([blocks[i] for i in step.bindings]), draw)
+
+
+def _name(work: Plan | Step) -> str:
+    return (work if work.__class__ is Step else work.steps[0]).program.name
 
 
 def _record(step: Step, buffers: tuple, draw: Draw | None) -> None:

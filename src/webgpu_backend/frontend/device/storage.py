@@ -58,6 +58,22 @@ def new(original):
     return staticmethod(__new__)
 
 
+def item(original):
+    """A part of a storage is a copy of it: WebGPU has no buffer within a buffer."""
+
+    @wraps(original)
+    def __getitem__(self, *args, **kwargs):
+        if self.device.type != T.NAME or not args or not isinstance(args[0], slice):
+            return original(self, *args, **kwargs)
+        start, stop, step = args[0].indices(self.nbytes())
+        if step != 1:
+            raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
+        whole = T.empty((0,), torch.uint8).set_(self)
+        return whole[start : max(start, stop)].clone().untyped_storage()
+
+    return __getitem__
+
+
 # -- DLPack: a capsule of ours would hold a number that no other library can read as an address
 
 

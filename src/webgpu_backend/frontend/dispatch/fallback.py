@@ -13,9 +13,10 @@ from torch.utils._pytree import tree_map
 from ... import env
 from ... import tensor as T
 from ...dtypes import Unsupported
+from ...ops.pointwise.elementwise import resize_output
 from ...ops.random.streams import DEFAULT, STREAMS
 from ..device.rng import cpu_twin
-from . import counts
+from . import counts, outs
 
 aten = torch.ops.aten
 _warned: set[str] = set()
@@ -142,20 +143,22 @@ _SUMS = {f"aten::{name}" for name in ("sum", "nansum", "prod", "mean", "cumsum",
 
 def _through_functional(op, functional, args, kwargs):
     """op = functional, then a copy into what op writes."""
-    outs = _outs(op)
-    inplace = not outs
+    written = _outs(op)
+    inplace = not written
     if inplace:
         result = functional(*args, **kwargs)
         targets = [args[i] for i, _ in _written(op)]
     else:
-        rest = {n: v for n, v in kwargs.items() if n not in outs}
-        targets = [kwargs[n] for n in outs]
+        rest = {n: v for n, v in kwargs.items() if n not in written}
+        targets = [kwargs[n] for n in written]
         if functional._schema.name in _SUMS and rest.get("dtype") is None:
             rest["dtype"] = targets[0].dtype
         result = functional(*args, **rest)
     results = result if isinstance(result, (tuple, list)) else (result,)
     if len(targets) == 1 and isinstance(targets[0], (list, tuple)):
         results = (results,)
+    elif not inplace:
+        outs.check_results(op, args, kwargs, targets, results)
     for target, value in zip(targets, results):
         if isinstance(target, (list, tuple)):
             for one, new in zip(target, value):
@@ -166,7 +169,7 @@ def _through_functional(op, functional, args, kwargs):
                 raise RuntimeError(
                     f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
                 )
-            target.resize_(value.shape)
+            resize_output(target, value.shape)
         target.copy_(value)
     if not op._schema.returns:
         return None

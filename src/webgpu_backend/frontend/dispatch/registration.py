@@ -24,6 +24,7 @@ from ...plan import Operator
 from ...plan.forms import pattern_of, short_form
 from ...runtime.errors import BindingTooLarge
 from . import autocast, fallback, oversize, sparse, subclasses
+from .outs import check_dtypes
 
 _libraries: dict[str, torch.library.Library] = {}  # by namespace
 
@@ -189,7 +190,7 @@ def _pointwise_kernel(run: Elementwise, entry: Pointwise, overload):
     scalars = {a.name: a.default_value for a in named if a.name in spec.scalars and a.has_default_value()}
     plain = _without_scalars(entry, scalars)
     refused = partial(fallback.boxed, overload)
-    kernel = _any_arguments(run, plain, entry, named, outs, inplace, refused)
+    kernel = _any_arguments(overload, run, plain, named, outs, inplace, refused)
     if outs or str(named[0].type) != "Tensor":
         return kernel
     if plain is not None:
@@ -215,9 +216,15 @@ def _in_order(spec, named: list) -> bool:
     return [a.name for a in named[len(spec.inputs) :]] == list(spec.scalars)
 
 
-def _any_arguments(run, plain, entry: Pointwise, named: list, outs: list[str], inplace: bool, refused):
+def _any_arguments(overload, run, plain, named: list, outs: list[str], inplace: bool, refused):
     """The kernel that takes an overload's arguments in any form. `plain` runs where the scalars are the defaults."""
-    spec, check = entry.spec, entry.check
+    spec, check = run.entry.spec, run.entry.check
+    bools = run.entry.promote == "always_bool"
+
+    def usual(inputs: tuple):
+        """The dtype of most results."""
+        return torch.bool if bools else getattr(inputs[0], "dtype", None)
+
     order = [a.name for a in named]
     defaults = [a.default_value if a.has_default_value() else None for a in named]
     inputs = [n for n in order if n not in spec.scalars]
@@ -228,7 +235,7 @@ def _any_arguments(run, plain, entry: Pointwise, named: list, outs: list[str], i
             targets = tuple([kwargs.pop(n) for n in outs]) if outs else ()
             values = list(args)
             for i in range(len(args), n_all):
-                values.append(kwargs.pop(order[i], defaults[i]))
+                values.append(kwargs.get(order[i], defaults[i]))
             if simple:
                 tensors, numbers = tuple(values[:n_in]), tuple(values[n_in:])
             else:
@@ -243,6 +250,8 @@ def _any_arguments(run, plain, entry: Pointwise, named: list, outs: list[str], i
             if inplace:
                 return chosen.inplace(*tensors, *numbers)
             if outs:
+                if any([t.dtype is not usual(tensors) for t in targets]):
+                    check_dtypes(overload, args, {**kwargs, **dict(zip(outs, targets))})
                 return chosen.into((*tensors, *numbers), targets)
             return chosen(*tensors, *numbers)
         except Unsupported:

@@ -24,7 +24,9 @@ fn score(s: f32, query: u32, key: u32{{ ", mask_at: u32" if mask }}) -> f32 {
 {% if mask == "bool" %}
     return select(NEVER, s, inside && {{ read_mask("at") }});
 {% elif mask %}
-    return select(NEVER, max(s + {{ read_mask("at") }} * LOG2E, NEVER), inside);
+    // Not max, which may lose a NaN.
+    let masked = s + {{ read_mask("at") }} * LOG2E;
+    return select(NEVER, select(masked, NEVER, masked < NEVER), inside);
 {% else %}
     return select(NEVER, s, inside);
 {% endif %}

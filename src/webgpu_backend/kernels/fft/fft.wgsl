@@ -3,10 +3,6 @@
 {% include "fft/twiddle.wgsl" %}
 {% if kind == "pass" %}
 
-fn times(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
-    return vec2<f32>(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
-}
-
 // One Stockham pass: a thread transforms {{ radix }} elements that lie p.length / {{ radix }} apart. p.done is the product
 // of the radices before. The inverse is the conjugate of the transform of the conjugate.
 @compute @workgroup_size({{ workgroup }})

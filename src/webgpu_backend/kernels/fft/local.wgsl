@@ -5,10 +5,6 @@
 var<workgroup> memory: array<f32, {{ batch * pitch }}>;
 {% include "fft/twiddle.wgsl" %}
 
-fn times(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
-    return vec2<f32>(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
-}
-
 fn place(i: u32) -> u32 {
     return i + i / 16u;
 }

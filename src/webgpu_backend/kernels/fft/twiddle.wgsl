@@ -8,3 +8,10 @@ fn twiddle(q: u32, length: u32) -> vec2<f32> {
     w = select(w, vec2<f32>(w.y, -w.x), (quarter & 1u) != 0u);
     return select(w, -w, (quarter & 2u) != 0u);
 }
+
+// A number times a twiddle: zero times infinity is nothing here, as in transforms that know their quarter turns.
+fn times(a: vec2<f32>, w: vec2<f32>) -> vec2<f32> {
+    let c = select(a * w.x, vec2<f32>(0.0), w.x == 0.0);
+    let s = select(a * w.y, vec2<f32>(0.0), w.y == 0.0);
+    return vec2<f32>(c.x - s.y, s.x + c.y);
+}

@@ -4,26 +4,27 @@
 
 const I32_MIN: i32 = -2147483647 - 1;
 
-// WGSL defines x / 0 = x and MIN / -1 = MIN, so the operators themselves never trap.
+// WGSL defines x / 0 = x and MIN / -1 = MIN, so the operators themselves never trap. Quotients and remainders by zero are
+// all ones, as CUDA has them.
 fn i32_div_trunc(a: i32, b: i32) -> i32 {
-  return a / b;
+  return select(a / b, -1, b == 0);
 }
 
 // Remainders are taken from the quotient: `%` becomes OpSRem, which Vulkan leaves undefined for negative operands, and
 // NVIDIA's driver (580) answers -2147483647 % -2147483648 with 1.
 fn i32_fmod(a: i32, b: i32) -> i32 {
-  return a - (a / b) * b;
+  return select(a - (a / b) * b, -1, b == 0);
 }
 
 fn i32_div_floor(a: i32, b: i32) -> i32 {
   let q = a / b;
   let r = a - q * b;
-  return select(q, q - 1, r != 0 && ((r ^ b) < 0));
+  return select(select(q, q - 1, r != 0 && ((r ^ b) < 0)), -1, b == 0);
 }
 
 fn i32_remainder(a: i32, b: i32) -> i32 {
   let r = a - (a / b) * b;
-  return select(r, r + b, r != 0 && ((r ^ b) < 0));
+  return select(select(r, r + b, r != 0 && ((r ^ b) < 0)), -1, b == 0);
 }
 
 // Negative exponents as torch: 1 and -1 keep magnitude one, every other base gives 0 (0 included).

@@ -223,12 +223,13 @@ fn u64_rem(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   return u64_divmod(a, b).zw;
 }
 
-// Truncated quotient in xy, remainder with the dividend's sign in zw; MIN / -1 wraps to MIN.
+// Truncated quotient in xy, remainder with the dividend's sign in zw; MIN / -1 wraps to MIN. By zero both are all ones,
+// as CUDA has them.
 fn i64_divmod(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
   let magnitude = u64_divmod(i64_abs(a), i64_abs(b));
   let negative = i64_negative(a);
   let q = i64_negate_if(magnitude.xy, negative != i64_negative(b));
-  return vec4<u32>(q, i64_negate_if(magnitude.zw, negative));
+  return select(vec4<u32>(q, i64_negate_if(magnitude.zw, negative)), vec4<u32>(0xffffffffu), (b.x | b.y) == 0u);
 }
 
 fn i64_div_trunc(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
@@ -241,13 +242,13 @@ fn i64_fmod(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 
 fn i64_div_floor(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   let d = i64_divmod(a, b);
-  let down = i64_to_bool(d.zw) && (i64_negative(d.zw) != i64_negative(b));
+  let down = (b.x | b.y) != 0u && i64_to_bool(d.zw) && (i64_negative(d.zw) != i64_negative(b));
   return select(d.xy, i64_sub(d.xy, I64_ONE), down);
 }
 
 fn i64_remainder(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   let r = i64_divmod(a, b).zw;
-  let up = i64_to_bool(r) && (i64_negative(r) != i64_negative(b));
+  let up = (b.x | b.y) != 0u && i64_to_bool(r) && (i64_negative(r) != i64_negative(b));
   return select(r, i64_add(r, b), up);
 }
 

@@ -41,23 +41,23 @@ fn n64_sign(a: i64) -> i64 {
 }
 
 fn n64_div_trunc(a: i64, b: i64) -> i64 {
-  return a / b;
+  return select(a / b, -1li, b == 0li);
 }
 
 // From the quotient, as i32_fmod and for its reason.
 fn n64_fmod(a: i64, b: i64) -> i64 {
-  return a - (a / b) * b;
+  return select(a - (a / b) * b, -1li, b == 0li);
 }
 
 fn n64_div_floor(a: i64, b: i64) -> i64 {
   let q = a / b;
   let r = a - q * b;
-  return select(q, q - 1li, r != 0li && ((r ^ b) < 0li));
+  return select(select(q, q - 1li, r != 0li && ((r ^ b) < 0li)), -1li, b == 0li);
 }
 
 fn n64_remainder(a: i64, b: i64) -> i64 {
   let r = a - (a / b) * b;
-  return select(r, r + b, r != 0li && ((r ^ b) < 0li));
+  return select(select(r, r + b, r != 0li && ((r ^ b) < 0li)), -1li, b == 0li);
 }
 
 // Negative exponents as torch: 1 and -1 keep magnitude one, every other base gives 0 (0 included).

@@ -37,6 +37,7 @@ class Spec:
     types: tuple[tuple[str, str], ...] = ()
     outputs: tuple[str, ...] = ("T",)
     checked: bool = False
+    nonzero: tuple[str, ...] = ()  # whole numbers that must not be zero: divisors
 
 
 Packers = tuple[Callable[[object], bytes], ...]
@@ -156,8 +157,15 @@ class _Text:
         for name, type_ in self.scalars.items():
             computed = self.types.get(name, "T") == "T"
             checked = computed and (self.spec.checked or (whole and name in self.spec.scalars))
-            found.append(numbers.packer(type_, self.compute.name if computed else "", checked))
+            found.append(numbers.packer(type_, self._room(computed), checked, name in self.spec.nonzero and whole))
         return tuple(found)
+
+    def _room(self, computed: bool) -> str:
+        """The dtype that a number must fit: that of the result, where it is narrower than what is computed in."""
+        stored = self.walk.dtypes[-1].name
+        if computed and self.spec.checked and stored in ("float16", "bfloat16") and self.compute.name == "float32":
+            return stored
+        return self.compute.name if computed else ""
 
     def _fields(self) -> list[str]:
         """Element count, the workgroup to count back from, dimensions, then what each operand's mode needs, then

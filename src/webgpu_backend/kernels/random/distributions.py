@@ -12,10 +12,10 @@ from ..text.expression import convert
 from ..text.numbers import packed
 from ..text.render import Binding, render_program
 
-# f32 random bits that a float dtype can hold: more would round up to 1.
+# Cut off to what a float dtype holds, which would else round up to 1.
 _UNIFORM = {
-    "float16": "f32({w} >> 21u) * 0x1p-11f",
-    "bfloat16": "f32({w} >> 24u) * 0x1p-8f",
+    "float16": "bitcast<f32>(bitcast<u32>(philox_uniform_f32({w})) & 0xffffe000u)",
+    "bfloat16": "bitcast<f32>(bitcast<u32>(philox_uniform_f32({w})) & 0xffff0000u)",
 }
 _PAIRS = ("normal2_a.x", "normal2_a.y", "normal2_b.x", "normal2_b.y")
 _NORMAL = (

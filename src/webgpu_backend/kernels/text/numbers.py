@@ -5,6 +5,7 @@ from struct import Struct, pack
 
 _F32, _F64, _U32, _U64 = Struct("<f"), Struct("<d"), Struct("<I"), Struct("<Q")
 _BITS = {"uint8": 8, "int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 _WORDS = {"i64": 2, "u64": 2, "n64": 2, "nu64": 2, "c64": 2, "f64": 2, "c128": 4}  # of a carrier; others have one
 
 
@@ -19,20 +20,21 @@ def _limits(dtype: str) -> tuple[int, int]:
 
 
 def check(value, dtype: str) -> None:
-    """Raises torch's error for a number that an integer dtype has no room for. Negative integers wrap to unsigned
-    ones. What is too large for a float is infinite."""
+    """Raises torch's error for a number that a dtype has no room for. Negative integers wrap to unsigned ones;
+    infinities are numbers like others."""
     if dtype in _BITS:
         low, high = _limits(dtype)
         fits = low <= value.real <= high or (low == 0 and value.__class__ is int and -high <= value < 0)
     else:
-        fits = True
+        large = _LARGEST.get(dtype)
+        fits = large is None or not large < abs(value.real) < float("inf")
     if not fits or (value.imag and not dtype.startswith("complex")):
         name = {"int32": "int", "bool": "bool", "float32": "float", "float64": "double", "float16": "c10::Half"}
         name = name.get(dtype, "c10::BFloat16" if dtype == "bfloat16" else f"{dtype}_t")
         raise RuntimeError(f"value cannot be converted to type {name} without overflow")
 
 
-def packer(carrier: str, dtype: str, checked: bool) -> Callable[[object], bytes]:
+def packer(carrier: str, dtype: str, checked: bool, nonzero: bool = False) -> Callable[[object], bytes]:
     """Of numbers that are computed with as a dtype: they wrap, or must fit if they are `checked`."""
     plain, bits = PACKERS[carrier], _BITS.get(dtype)
     low, room = (_limits(dtype)[0], 1 << bits) if bits in (8, 16) else (0, 0)
@@ -40,9 +42,11 @@ def packer(carrier: str, dtype: str, checked: bool) -> Callable[[object], bytes]
     def pack(value) -> bytes:
         if checked:
             check(value, dtype)
+        if nonzero and not value:
+            raise RuntimeError("ZeroDivisionError")
         return plain((int(value) - low) % room + low if room else value)
 
-    return pack if checked or room else plain
+    return pack if checked or room or nonzero else plain
 
 
 def _pack_f32(value) -> bytes:

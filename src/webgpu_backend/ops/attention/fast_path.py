@@ -1,5 +1,7 @@
 """What PyTorch's fast path of transformer layers calls, and other small operators made of the table's."""
 
+import threading
+
 import torch
 
 from ..reduce.operators import aminmax
@@ -34,9 +36,19 @@ def transform_bias_rescale_qkv(qkv, qkv_bias, num_heads):
     return (q * each**-0.5).contiguous(), k.contiguous(), v.contiguous()
 
 
-@custom("_nested_tensor_from_mask_left_aligned")
+class _Asked(threading.local):
+    """What this thread's encoder asked last: see `frontend.integrations.encoder`."""
+
+    keep: torch.Tensor | None = None
+
+
+ASKED = _Asked()
+
+
+@custom("_nested_tensor_from_mask_left_aligned", planned=False)
 def nested_tensor_from_mask_left_aligned(t, mask):
-    """No: an encoder then leaves the padding in place, as on any device without nested tensors."""
+    """No: there are no nested tensors here, and the encoder's layers see the padding, masked."""
+    ASKED.keep = mask
     return False
 
 

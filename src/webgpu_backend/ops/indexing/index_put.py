@@ -4,6 +4,8 @@ import torch
 
 from ... import tensor as T
 from ...kernels.layout import numel
+from ...plan.outline import not_lasting
+from ..overlap import expanded, no_internal_overlap, no_overlap, warn_expanded
 from ..pointwise.elementwise import _scalar_name
 from ..shape.copy import clone, device_copy
 from ..table import autocast, custom
@@ -27,6 +29,8 @@ def put_(self, index, source, accumulate=False):
             f"put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{source.numel()}, index.numel() = {index.numel()}"
         )
+    no_internal_overlap(self)
+    no_overlap(self, index, source)
     if not index.numel():
         return self
     if not self.numel():
@@ -63,6 +67,10 @@ def index_put_(self, indices, values, accumulate=False):
         if values.dim():
             raise RuntimeError(f"expected tensor to be on device {T.DEVICE} but found {values.device}")
         values = values.to(T.DEVICE)
+    if expanded(self):
+        not_lasting()
+        warn_expanded("index_put_", "tensor")
+    no_overlap(self, values, *indices)
     at = _mask_only(indices, values, accumulate)
     if at is not None:
         mask = indices[at]

@@ -4,6 +4,8 @@ import torch
 from torch._prims_common import canonicalize_dim
 
 from ... import tensor as T
+from ...plan.outline import not_lasting
+from ..overlap import expanded, no_internal_overlap, no_overlap, warn_expanded
 from ..pointwise.elementwise import _scalar_name
 from ..shape.copy import clone, fill
 from ..table import custom
@@ -76,8 +78,14 @@ def _row_operands(self, dim, index, source, op):
     return target, dim, source
 
 
+def _check_memory(self, index, source) -> None:
+    no_internal_overlap(self)
+    no_overlap(self, index, source)
+
+
 @both("index_add", oversize=(oversize.index_add_, oversize.index_add))
 def index_add_(self, dim, index, source, *, alpha=1):
+    _check_memory(self, index, source)
     target, dim, source = _row_operands(self, dim, index, source, "index_add")
     if alpha != 1:
         source = source & bool(alpha) if source.dtype is torch.bool else source * alpha
@@ -87,14 +95,24 @@ def index_add_(self, dim, index, source, *, alpha=1):
 
 @both("index_copy")
 def index_copy_(self, dim, index, source):
+    _check_memory(self, index, source)
     target, dim, source = _row_operands(self, dim, index, source, "index_copy")
     rows_into(target, dim, index, source, "set", "index_copy")
     return self
 
 
+def _filled(self, dim, index) -> tuple[torch.Tensor, int]:
+    target, dim, _ = _row_operands(self, dim, index, None, "index_fill")
+    if expanded(self):
+        not_lasting()
+        warn_expanded("index_fill_")
+    no_overlap(self, index)
+    return target, dim
+
+
 @both("index_fill", ".int_Scalar", copy=clone)
 def index_fill_(self, dim, index, value):
-    target, dim, _ = _row_operands(self, dim, index, None, "index_fill")
+    target, dim = _filled(self, dim, index)
     rows_into(target, dim, index, value, "set", "index_fill", wraps=True)
     return self
 
@@ -107,7 +125,7 @@ def index_fill_tensor_(self, dim, index, value):
         )
     if value.is_cpu:
         return index_fill_(self, dim, index, value.item())
-    target, dim, _ = _row_operands(self, dim, index, None, "index_fill")
+    target, dim = _filled(self, dim, index)
     shape = [index.numel() if d == dim else s for d, s in enumerate(target.shape)]
     rows_into(target, dim, index, value.to(self.dtype).expand(shape), "set", "index_fill", wraps=True)
     return self
@@ -115,6 +133,7 @@ def index_fill_tensor_(self, dim, index, value):
 
 @both("index_reduce")
 def index_reduce_(self, dim, index, source, reduce, *, include_self=True):
+    _check_memory(self, index, source)
     target, dim, source = _row_operands(self, dim, index, source, "index_reduce")
     if reduce == "sum" or reduce not in REDUCES and reduce != "mean":
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")

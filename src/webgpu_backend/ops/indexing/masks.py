@@ -7,7 +7,9 @@ from ...kernels.indexing import compact, masks
 from ...kernels.pointwise.elementwise import Spec
 from ...plan import caps, launch, planned
 from ...plan.faults import site
+from ..overlap import expanded, no_internal_overlap, no_partial_overlap, once, warn_expanded
 from ..pointwise.elementwise import Elementwise, _scalar_name, broadcast_shape
+from ..pointwise.operators import DTYPE_WORDS
 from ..shape.copy import device_copy
 from ..table import Pointwise, custom
 from . import oversize
@@ -127,8 +129,10 @@ def masked_scatter_(self, mask, source):
         )
     if mask.dtype is not torch.bool:
         raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {_name(mask)}")
+    no_internal_overlap(self)
     if not self.numel():
         return self
+    no_partial_overlap(self, mask)
     mask = mask.expand(self.shape).contiguous()
     source = source.contiguous()
     if not source.numel():
@@ -166,6 +170,8 @@ def _check_fill(self, mask, value):
                 "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.dim()} dimension(s)."
             )
+        if value.is_complex() and not self.is_complex():
+            raise RuntimeError(f"value cannot be converted to type {DTYPE_WORDS[self.dtype]} without overflow")
 
 
 @custom("masked_fill.Scalar", "masked_fill.Tensor", planned=False)
@@ -177,7 +183,14 @@ def masked_fill(self, mask, value):
 @custom("masked_fill_.Scalar", "masked_fill_.Tensor", planned=False)
 def masked_fill_(self, mask, value):
     _check_fill(self, mask, value)
-    return _fill.inplace(self, mask, value)
+    if isinstance(value, torch.Tensor) and value.numel() and self.numel() and T.share_memory(self, value):
+        value = value.clone()
+    if not expanded(self):
+        return _fill.inplace(self, mask, value)
+    warn_expanded("masked_fill_")
+    same = [d for d, st in enumerate(self.stride()) if st == 0]
+    _fill.inplace(once(self), mask.expand(self.shape).any(same, keepdim=True), value)
+    return self
 
 
 def _name(tensor: torch.Tensor) -> str:

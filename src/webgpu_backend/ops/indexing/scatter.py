@@ -11,7 +11,7 @@ from ...kernels.layout import numel
 from ...kernels.text import numbers
 from ...plan import caps, launch, windows
 from ...runtime.errors import BindingTooLarge
-from ..pointwise.elementwise import _check_overlap
+from ..overlap import no_internal_overlap, no_overlap
 from ..shape.copy import clone, device_copy, fill
 from ..table import custom
 from . import oversize
@@ -81,7 +81,6 @@ def write(how: str, self: torch.Tensor, indices: list, value, layout, chain=None
         if not scatter.atomic(how, T.dtype_of(self)):
             _through_lists(how, self, indices, value, layout, chain)
             return
-    _check_overlap((self,))
     number = not isinstance(value, torch.Tensor)
     tail = bits(value, self.dtype) if number else b""
     tensors = indices if number else (value, *indices)
@@ -200,6 +199,8 @@ def _scatter(self, dim, index, value, how, op, check):
     if not index.numel():
         check()
         return self
+    no_internal_overlap(self)
+    no_overlap(self, index, value)
     index, value = apart(self, index, value)
 
     def layout(target):

@@ -4,7 +4,17 @@ import torch
 
 from ... import tensor as T
 from ..table import autocast, binary, choose, custom, expression, ternary, unary
-from .elementwise import runner
+from .elementwise import _scalar_name, runner
+
+
+def _check_lambda(inputs, scalars):
+    dtype, (lambd,) = inputs[0].dtype, scalars
+    if not 0 <= lambd <= torch.finfo(dtype).max:
+        raise RuntimeError(
+            f"lambda must be in range [0, {torch.finfo(dtype).max:g}] for input dtype {_scalar_name(dtype)}, but found "
+            f"{lambd:g}"
+        )
+
 
 unary("sigmoid", "sigmoid(a)", promote="int_to_float")
 binary("sigmoid_backward", "a * conj((1 - b) * b)")
@@ -12,9 +22,9 @@ binary("tanh_backward", "a * conj(1 - b * b)")
 
 # Not where(a <= 0, 0, a): one GPU compiler makes max(a, 0) of that, which drops NaN.
 unary("relu", "max(a, 0)")
-unary("threshold", "where(a <= threshold, value, a)", scalars=("threshold", "value"))
+unary("threshold", "where(a <= threshold, value, a)", scalars=("threshold", "value"), checked=True)
 binary("threshold_backward", "where(b <= threshold, 0, a)", scalars=("threshold",))
-unary("hardtanh", "where(isnan(a), a, min(max(a, min_val), max_val))", scalars=("min_val", "max_val"))
+unary("hardtanh", "where(isnan(a), a, min(max(a, min_val), max_val))", scalars=("min_val", "max_val"), checked=True)
 binary("hardtanh_backward", "where(b <= min_val or b >= max_val, 0, a)", scalars=("min_val", "max_val"))
 unary("hardsigmoid", "where(isnan(a), a, min(max(a + 3, 0), 6) / 6)")
 binary("hardsigmoid_backward", "where(b > -3 and b < 3, a / 6, 0)")
@@ -23,7 +33,7 @@ binary("hardswish_backward", "where(b <= -3, 0, where(b < 3, a * (b / 3 + 0.5), 
 unary("hardshrink", "where(a >= -lambd and a <= lambd, 0, a)", scalars=("lambd",))
 binary("hardshrink_backward", "where(b >= -lambd and b <= lambd, 0, a)", scalars=("lambd",))
 unary("softshrink", "where(a > lambd, a - lambd, where(a < -lambd, a + lambd, where(isnan(a), a, 0)))",
-      scalars=("lambd",))  # fmt: skip
+      scalars=("lambd",), check=_check_lambda)  # fmt: skip
 binary("softshrink_backward", "where(b >= -lambd and b <= lambd, 0, a)", scalars=("lambd",))
 
 unary("silu", "a * sigmoid(a)")

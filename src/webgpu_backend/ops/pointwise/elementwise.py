@@ -13,6 +13,7 @@ from ...plan.forms import Pattern, short_form
 from ...plan.run import NUMBERS, execute
 from ...program import Plan
 from ...runtime.errors import BindingTooLarge
+from ..overlap import no_internal_overlap, no_partial_overlap
 from ..table import Pointwise
 from .promotion import promoted
 
@@ -122,7 +123,8 @@ class Elementwise:
 
     def check_into(self, inputs, outs, inplace: bool) -> None:
         self._fit(inputs, outs, inplace)
-        _check_overlap(outs)
+        for out in outs:
+            no_internal_overlap(out)
         self._check_cast(inputs, outs)
 
     def _split(self, inputs, scalars, outs) -> None:
@@ -234,7 +236,8 @@ class Elementwise:
                 )
 
     def _aliases(self, inputs, outs):
-        """Inputs on an output's buffer: bound once where layouts agree, else copied first."""
+        """Inputs on an output's buffer: bound once where layouts agree, else copied first; torch refuses those that
+        are a part of what is written."""
         result, aliases = [], []
         for x in inputs:
             alias = None
@@ -252,6 +255,7 @@ class Elementwise:
                     if same:
                         alias = k
                     else:
+                        no_partial_overlap(out, x)
                         x = x.clone()
                     break
             result.append(x)
@@ -420,15 +424,6 @@ def _output_strides(tensors, shape):
     )
 
     return compute_elementwise_output_strides(*metas)
-
-
-def _check_overlap(outs) -> None:
-    for out in outs:
-        if any(st == 0 and s > 1 for s, st in zip(out.shape, out.stride())):
-            raise RuntimeError(
-                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                "location. Please clone() the tensor before performing the operation."
-            )
 
 
 def resize_output(out: torch.Tensor, shape) -> None:

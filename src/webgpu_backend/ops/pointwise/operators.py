@@ -5,6 +5,14 @@ import torch
 from ..table import autocast, binary, choose, custom, expression, ternary, unary
 from .elementwise import _scalar_name
 
+# As C++ calls them.
+DTYPE_WORDS = {
+    torch.float32: "float", torch.float64: "double", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16",
+    torch.complex64: "c10::complex<float>", torch.complex128: "c10::complex<double>", torch.int64: "long",
+    torch.int32: "int", torch.int16: "short", torch.int8: "signed char", torch.uint8: "unsigned char",
+    torch.bool: "bool",
+}  # fmt: skip
+
 F = "int_to_float"
 B = "always_bool"
 
@@ -45,15 +53,28 @@ def _no_whole_quotient(inputs):
         )
 
 
+def _one_dtype(inputs):
+    if inputs[0].dtype != inputs[1].dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+
+
+def _lerp_dtypes(inputs):
+    self, end, weight = inputs
+    for name, x in (("end", end), ("weight", weight)):
+        if isinstance(x, torch.Tensor) and x.dtype != self.dtype:
+            wanted, got = (DTYPE_WORDS.get(t.dtype, str(t.dtype)) for t in (self, x))
+            raise RuntimeError(f"expected dtype {wanted} for `{name}` but got dtype {got}")
+
+
 # arithmetic
 binary("add", "a + b * alpha", scalars=("alpha",), check=_check_alpha)
 binary("sub", "a - b * alpha", scalars=("alpha",), check=_check_alpha, admit=_no_bool)
 binary("rsub", "b - a * alpha", scalars=("alpha",), check=_check_alpha, admit=_no_bool)
 binary("mul", "a * b")
 binary("div", "a / b", promote=F)
-binary("remainder", "a % b")
-binary("fmod", "fmod(a, b)")
-binary("floor_divide", "a // b")
+binary("remainder", "a % b", nonzero=("b",))
+binary("fmod", "fmod(a, b)", nonzero=("b",))
+binary("floor_divide", "a // b", nonzero=("b",))
 binary("atan2", "atan2(a, b)", promote=F, autocast="widest")
 binary("maximum", "max(a, b)")
 binary("minimum", "min(a, b)")
@@ -64,13 +85,13 @@ binary("copysign", "copysign(a, b)", promote=F)
 binary("logaddexp", "logaddexp(a, b)")
 binary("logaddexp2", "logaddexp2(a, b)")
 binary("xlogy", "xlogy(a, b)", promote=F)
-binary("heaviside", "where(a == 0, b, where(a > 0, 1, 0))")
+binary("heaviside", "where(a == 0, b, where(a > 0, 1, 0))", admit=_one_dtype)
 binary("gcd", "gcd(a, b)")
 binary("lcm", "lcm(a, b)")
 
 _QUOTIENT = expression("div", "a / b", 2, promote=F)
-_FLOOR_QUOTIENT = expression("div_floor", "a // b", 2)
-_TRUNC_QUOTIENT = expression("div_trunc", "trunc_divide(a, b)", 2)
+_FLOOR_QUOTIENT = expression("div_floor", "a // b", 2, nonzero=("b",))
+_TRUNC_QUOTIENT = expression("div_trunc", "trunc_divide(a, b)", 2, nonzero=("b",))
 # torch rounds the quotient of two 16-bit tensors to their dtype before it truncates: 2.999 is 3 in bfloat16.
 _TRUNC_STORED = {
     torch.float16: expression("div_trunc_f16", "trunc(as_f16(a / b))", 2),
@@ -288,7 +309,7 @@ for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh
 ternary("where", "where(a, b, c)", types={"a": "bool"})
 ternary("addcmul", "a + b * c * value", scalars=("value",), autocast="widest")
 ternary("addcdiv", "a + b / c * value", scalars=("value",), admit=_no_whole_quotient, autocast="widest")
-ternary("lerp", "where(abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c))")
+ternary("lerp", "where(abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c))", admit=_lerp_dtypes)
 binary("clamp_min", "max(a, b)", checked=True)
 binary("clamp_max", "min(a, b)", checked=True)
 _CLAMP = expression("clamp", "min(max(a, b), c)", 3, checked=True)

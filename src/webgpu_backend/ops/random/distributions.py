@@ -277,6 +277,8 @@ def multinomial(self, num_samples, replacement=False, *, generator=None):
         not replacement and num_samples > self.shape[-1]
     ):
         torch.multinomial(torch.ones(self.shape, dtype=self.dtype), num_samples, replacement)
+    if self.shape[-1] > 1 << 24:
+        raise RuntimeError("number of categories cannot exceed 2^24")
     _check_weights(self, replacement and num_samples > 1)
     weights = self.float()
     if not replacement or num_samples == 1:

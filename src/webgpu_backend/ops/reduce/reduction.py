@@ -17,6 +17,8 @@ from ..table import Pointwise
 
 def normal_dims(dim, rank: int) -> tuple[int, ...]:
     """Dimensions as torch accepts them: None or () is all of them, negative ones count from the end."""
+    if rank > 64:
+        raise RuntimeError("only tensors with up to 64 dims are supported")
     if dim is None:
         return tuple(range(rank))
     given = (dim,) if isinstance(dim, int) else tuple(dim)

@@ -29,7 +29,9 @@ def _online(name: str, finish: str, results: tuple[str, ...], map_: str) -> Redu
 # inf - inf is NaN, and with it the whole row: the running sum has spared itself that.
 _NORM = "most = top\nnorm = where(top == inf, nan, total)"
 SOFTMAX = _online("softmax", _NORM, ("most", "norm"), "exp(a - most) / norm")
-SAFE_SOFTMAX = _online("safe_softmax", _NORM, ("most", "norm"), "where(most == -inf, 0, exp(a - most) / norm)")
+# A row of NaN has no largest element either, and is no row of -inf.
+_SAFE = "where(most == -inf and not isnan(norm), 0, exp(a - most) / norm)"
+SAFE_SOFTMAX = _online("safe_softmax", _NORM, ("most", "norm"), _SAFE)
 LOG_SOFTMAX = _online("log_softmax", _NORM.replace("total", "log(total)"), ("most", "norm"), "a - most - norm")
 
 

@@ -12,6 +12,7 @@ from ...plan import cache
 from ...plan.forms import Pattern, short_form
 from ...plan.run import execute
 from ...runtime.errors import BindingTooLarge
+from ..overlap import expanded, no_internal_overlap, once
 from ..pointwise.elementwise import Elementwise, Into
 from ..table import Pointwise, custom
 
@@ -192,6 +193,9 @@ def from_host(source: torch.Tensor, target: torch.Tensor) -> None:
 
 @custom("_copy_from", writes=("dst",), returns=("dst",), conj="direct")
 def copy_from(self, dst, non_blocking=False):
+    if not isinstance(self, torch.Tensor):
+        no_internal_overlap(dst)
+        return fill(dst, self)
     if self.device.type != T.NAME:
         if not self.is_cpu:
             self = self.cpu()
@@ -233,6 +237,12 @@ def clone(self, *, memory_format=None):
     out = T.empty(self.shape, dtype, like_strides(self, memory_format))
     device_copy(self, out)
     return out
+
+
+@custom("_lazy_clone", conj="direct")
+def lazy_clone(self):
+    """Not lazy: torch's own would share the memory until one of both is written, and knows of no writes here."""
+    return clone(self)
 
 
 @custom("_to_copy", conj="direct")
@@ -288,6 +298,9 @@ def fill(tensor: torch.Tensor, value) -> torch.Tensor:
     """Every element of a tensor, whatever its layout."""
     if not tensor.numel():
         return tensor
+    if expanded(tensor):
+        fill(once(tensor), value)
+        return tensor
     if tensor.is_conj() or tensor.is_neg():
         device_copy(fill(T.empty((), tensor.dtype), value), tensor)
         return tensor
@@ -317,7 +330,7 @@ class _Fills(Into):
 
     def miss(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
         target, value = args
-        if None in bound or target.dtype not in T.STORED or _wide_zeros(target, value):
+        if None in bound or target.dtype not in T.STORED or _wide_zeros(target, value) or expanded(target):
             return fill(target, value)
         run = _copier(target.dtype, "a", "fill")
         run.check_into((value,), (target,), True)
@@ -338,9 +351,10 @@ def fill_tensor_(self, value):
         raise RuntimeError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {value.dim()} dimensions."
         )
+    no_internal_overlap(self)
     if value.is_cpu:
-        return fill(self, value.item())
-    device_copy(value, self)
+        return fill(self, value.to(self.dtype).item())  # cast as a tensor is, which never overflows
+    device_copy(clone(value) if value.numel() and self.numel() and T.share_memory(value, self) else value, self)
     return self
 
 

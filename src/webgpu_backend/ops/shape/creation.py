@@ -55,7 +55,7 @@ def _arange(start, end, step, dtype):
     if integral and dtype in T.DTYPES:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
-            raise RuntimeError("step must be nonzero")
+            raise ValueError("step must be nonzero")
         count = max(-(-(end - start) // step), 0)
     else:
         count = max(math.ceil((end - start) / step), 0)
@@ -99,6 +99,14 @@ def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=N
         whole = {bool: torch.bool, int: torch.int64, complex: torch.get_default_dtype().to_complex()}
         dtype = whole.get(fill_value.__class__, torch.get_default_dtype())
     return _filled(size, dtype, layout, device, fill_value)
+
+
+@custom("scalar_tensor", planned=False)
+def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=None):
+    """A number too large for its dtype is infinite here, as on the CPU, where `full` refuses it."""
+    check_made((), layout, device)
+    host = torch.scalar_tensor(s, dtype=dtype)
+    return fill(T.empty((), host.dtype), host.item())
 
 
 def _like(name: str, value) -> None:
@@ -247,6 +255,38 @@ def eye_out(n, *, out):
 @custom("eye.m_out")
 def eye_m_out(n, m, *, out):
     return _into(out, _eye(n, m, out.dtype))
+
+
+@custom("kaiser_window")
+def kaiser_window(window_length, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _kaiser(window_length, True, 12.0, dtype, layout, device)
+
+
+@custom("kaiser_window.periodic")
+def kaiser_window_periodic(window_length, periodic, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _kaiser(window_length, periodic, 12.0, dtype, layout, device)
+
+
+@custom("kaiser_window.beta")
+def kaiser_window_beta(window_length, periodic, beta, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _kaiser(window_length, periodic, beta, dtype, layout, device)
+
+
+def _kaiser(length: int, periodic: bool, beta: float, dtype, layout, device) -> torch.Tensor:
+    """torch's own fills it by a kernel that it has for its own devices only."""
+    dtype = dtype or torch.get_default_dtype()
+    if length < 0:
+        raise RuntimeError("kaiser_window requires non-negative window_length")
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise RuntimeError(f"kaiser_window expects floating point dtypes, got: {dtype}")
+    check_made((length,), layout, device)
+    if length < 2:
+        return fill(T.empty((length,), dtype), 1)
+    last = length if periodic else length - 1
+    wide = torch.float64 if dtype in (torch.float64, torch.complex128) and caps().f64 else torch.float32
+    x = _arange(0, length, 1, wide).mul_(2 / last).sub_(1)
+    inner = (1 - x * x).clamp_(min=0).sqrt_().mul_(beta)
+    return torch.i0(inner).div_(torch.i0(torch.full((), beta, dtype=torch.float64)).item()).to(dtype)
 
 
 def _triangle(rows: int, columns: int, offset: int, upper: bool, dtype) -> torch.Tensor:

@@ -10,6 +10,7 @@ from ...kernels.shape import rearrange
 from ...plan import caps, launch, planned
 from ...runtime.errors import BindingTooLarge
 from ..indexing.scatter import bits, duplicate
+from ..overlap import no_internal_overlap, no_overlap
 from ..oversize import by_batch
 from ..pointwise.elementwise import _scalar_name, resize_output
 from ..table import custom
@@ -91,6 +92,8 @@ def cat_out(tensors, dim=0, *, out):
         name = _scalar_name(out.dtype)
         raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {name}")
     resize_output(out, result.shape)
+    no_internal_overlap(out)
+    no_overlap(out, *tensors)
     device_copy(result, out)
     return out
 

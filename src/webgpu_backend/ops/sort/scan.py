@@ -9,7 +9,6 @@ from ...kernels.layout import numel
 from ...kernels.sort import scan
 from ...kernels.text.by_index import plain
 from ...plan import caps, launch
-from ..reduce.operators import MANY
 from ..table import custom
 from . import oversize
 
@@ -98,7 +97,7 @@ def cumsum(self, dim, *, dtype=None):
 @custom("cumprod", autocast="float32_result", oversize=oversize.scan)
 def cumprod(self, dim, *, dtype=None):
     wanted = _integral_to_long(self, dtype)
-    if wanted is torch.float32 and self.dim() and self.numel() > MANY and caps().f64 and self.shape[dim] > MANY:
+    if wanted is torch.float32 and self.dim() and caps().f64:  # as on the CPU: products of small and large numbers
         return accumulate("cumprod", self, dim, torch.float64).to(wanted)
     return accumulate("cumprod", self, dim, wanted)
 

@@ -49,8 +49,6 @@ def segment_reduce(
         raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
     if reduce not in _HOW:
         raise RuntimeError(f"segment_reduce(): Unsupported reduction type {reduce}")
-    if not data.numel():
-        raise RuntimeError("segment_reduce(): Expected data to be non-empty")
     axis %= data.dim()
     if not unsafe and lengths is not None:
         wrong = (lengths.sum(-1) != data.shape[axis]).any() | (lengths < 0).any()
@@ -62,6 +60,9 @@ def segment_reduce(
     index, sizes = _segments(data, lengths, offsets, axis)
     segments = sizes.shape[axis]
     start = _START[reduce] if initial is None else initial
+    if not data.numel():
+        start = float("nan") if reduce == "mean" and initial is None else start
+        return fill(T.empty((*data.shape[:axis], segments, *data.shape[axis + 1 :]), data.dtype), start)
     out = _into(start, data, index, axis, segments, _HOW[reduce]).narrow(axis, 0, segments)
     if reduce == "mean":
         empty = out if initial is not None else torch.full_like(out, float("nan"))
@@ -72,6 +73,8 @@ def segment_reduce(
 @custom("_segment_reduce_backward")
 def segment_reduce_backward(grad, output, data, reduce, *, lengths=None, offsets=None, axis=0, initial=None):
     axis %= data.dim()
+    if not data.numel():
+        return T.empty(data.shape, data.dtype)
     index, sizes = _segments(data, lengths, offsets, axis)
     segments = sizes.shape[axis]
 
@@ -86,11 +89,19 @@ def segment_reduce_backward(grad, output, data, reduce, *, lengths=None, offsets
         return back(grad).to(data.dtype)
     if reduce == "prod":
         start = 1.0 if initial is None else initial
-        zero = data == 0
-        others = _into(start, torch.where(zero, torch.ones_like(data), data), index, axis, segments, "prod")
-        zeros = _into(0, zero.to(data.dtype), index, axis, segments, "sum").gather(axis, index)
-        alone = torch.where(zeros == 1, others.gather(axis, index), torch.zeros_like(data))
-        return torch.where(zero, back(grad) * alone, back(grad * output) / data).to(data.dtype)
+        # What the output cannot be divided by is left out of a product of the others.
+        zero, nan = data == 0, data.isnan()
+        others = _into(start, torch.where(zero | nan, torch.ones_like(data), data), index, axis, segments, "prod")
+
+        def beside(which):
+            """How many of the others of its segment are such."""
+            which = which.to(data.dtype)
+            return _into(0, which, index, axis, segments, "sum").gather(axis, index) - which
+
+        rest = others.gather(axis, index)
+        alone = torch.where(beside(zero) > 0, rest * 0, rest)
+        alone = torch.where(beside(nan) > 0, torch.full_like(data, float("nan")), alone)
+        return torch.where(zero | nan, back(grad) * alone, back(grad * output) / data).to(data.dtype)
     own = back(output)
     match = (data == own) | (data.isnan() & own.isnan())
     counts = _into(0, match.to(data.dtype), index, axis, segments, "sum").gather(axis, index)

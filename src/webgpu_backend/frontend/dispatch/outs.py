@@ -1,0 +1,75 @@
+"""What torch checks of `out=` before anything is written: asked of the meta device, where torch's own code runs."""
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ...ops.overlap import no_internal_overlap, no_overlap
+from ...ops.pointwise.elementwise import _scalar_name, resize_output
+
+_passed: set[tuple] = set()
+_MOST = 4096
+# What no other argument may share memory with.
+_ALONE = ("gather", "take", "index_select", "masked_select", "kthvalue")
+# Operators whose sizes follow from values, which the meta device does not know, and what they say.
+_WORDS = {
+    **dict.fromkeys(
+        ("amax", "amin"),
+        "Expected the dtype for input and out to match, but got {want} for input's dtype and {got} for out's dtype.",
+    ),
+    "aminmax": "Expected out tensor to have dtype {kind}, but got {other} instead",
+    "multinomial": "multinomial expects Long tensor out, got: {got}",
+    "masked_select": "masked_select(): self and result must have the same scalar type",
+    "nonzero": "nonzero: Expected out tensor to have scalar type Long but got scalar type {got}",
+    "kthvalue": "output values must be of same type as input",
+    "take": "take(): self and out expected to have the same dtype, but got self.dtype = {want} and out.dtype = {got}",
+}
+
+
+def _outline(x):
+    if isinstance(x, torch.Tensor):
+        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+    return torch.device("meta") if isinstance(x, torch.device) else x
+
+
+def _wrapped(x, argument):
+    """A number that stands for a tensor, as one."""
+    return torch.tensor(x) if isinstance(x, (int, float, complex)) and str(argument.type) == "Tensor" else x
+
+
+def check_dtypes(overload, args: tuple, kwargs: dict) -> None:
+    """Raises torch's error for outputs of a dtype that its operator does not write to."""
+    tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    key = (overload, *[(t.dtype, not t.dim()) for t in tensors])
+    if key in _passed:
+        return
+    given = [_wrapped(x, argument) for x, argument in zip(args, overload._schema.arguments)]
+    try:
+        overload(*tree_map(_outline, given), **tree_map(_outline, kwargs))
+    except NotImplementedError:  # no code for that device: `check_results` has a rule for any operator
+        pass
+    except RuntimeError as error:
+        if not str(error).startswith("Attempting to cast"):  # torch's code in Python has other words than the CPU
+            raise
+        return
+    if len(_passed) >= _MOST:
+        _passed.clear()
+    _passed.add(key)
+
+
+def check_results(overload, args: tuple, kwargs: dict, targets, results) -> None:
+    """Raises torch's errors for tensors that shall take these results."""
+    name = overload._schema.name.removeprefix("aten::")
+    if any([t.dtype != r.dtype for t, r in zip(targets, results)]):
+        check_dtypes(overload, args, kwargs)
+    for target, result in zip(targets, results):
+        if target.dtype != result.dtype:
+            want, got = _scalar_name(result.dtype), _scalar_name(target.dtype)
+            if name in _WORDS:
+                raise RuntimeError(_WORDS[name].format(want=want, got=got, kind=want.lower(), other=got.lower()))
+            if not torch.can_cast(result.dtype, target.dtype):
+                raise RuntimeError(f"result type {want} can't be cast to the desired output type {got}")
+        if name in _ALONE or target.shape == result.shape:
+            no_internal_overlap(target)
+        if name in _ALONE:
+            resize_output(target, result.shape)
+            no_overlap(target, *[x for x in tree_leaves(args) if isinstance(x, torch.Tensor)])

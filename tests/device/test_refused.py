@@ -1,0 +1,247 @@
+"""What the CPU refuses is refused: numbers without room, outputs of another dtype, memory that is read and written."""
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.device._compare import D, both
+
+
+def refused(call):
+    """The same type of error and the same first words on both devices; returns the message."""
+    found = []
+    for device in ("cpu", D):
+        with pytest.raises((RuntimeError, TypeError, ValueError, IndexError)) as raised:
+            result = call(device)
+            result.cpu()
+        found.append((raised.type, str(raised.value)))
+    (wanted, theirs), (got, ours) = found
+    assert got is wanted, (got, ours, wanted, theirs)
+    return ours, theirs
+
+
+def half(device):
+    return torch.ones(2, dtype=torch.float16, device=device)
+
+
+def mask(device):
+    return torch.ones(2, dtype=torch.bool, device=device)
+
+
+def first(device):
+    return torch.zeros(1, dtype=torch.int64, device=device)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: half(d).fill_(1e6),
+        lambda d: half(d).fill_(65519.0),
+        lambda d: half(d).bfloat16().fill_(1e39),
+        lambda d: half(d).float().fill_(1e300),
+        lambda d: torch.full((2,), 1e6, dtype=torch.float16, device=d),
+        lambda d: half(d).masked_fill(mask(d), -1e6),
+        lambda d: half(d).clamp(max=1e6),
+        lambda d: half(d).index_fill(0, first(d), 1e6),
+        lambda d: half(d).scatter(0, first(d), 1e6),
+        lambda d: F.pad(half(d), (1, 1), value=1e6),
+        lambda d: F.threshold(half(d), 1.0, 1e6),
+        lambda d: F.hardtanh(half(d), -1e6, 1e6),
+    ],
+)
+def test_numbers_too_large_for_a_float(call):
+    ours, theirs = refused(call)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: half(d).fill_(float("inf")),
+        lambda d: half(d) + 1e6,
+        lambda d: half(d) < 1e6,
+        lambda d: torch.where(mask(d), half(d), 1e6),
+        lambda d: torch.where(~mask(d), half(d), torch.finfo(torch.float32).min),
+        lambda d: half(d).copy_(torch.tensor(1e6)),
+    ],
+)
+def test_numbers_that_become_infinite(call):
+    both(call, 0)
+
+
+def test_a_number_set_through_an_index_is_cast():
+    def call(device):
+        x = half(device)
+        x[0] = 1e6
+        return x
+
+    both(call, 0)
+
+
+def floats(*shape, device):
+    return torch.arange(1.0, 1 + torch.Size(shape).numel(), device=device).reshape(shape)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.mm(floats(2, 2, device=d), floats(2, 2, device=d), out=floats(2, 2, device=d).int()),
+        lambda d: torch.amax(floats(2, 2, device=d), 0, out=floats(2, device=d).int()),
+        lambda d: torch.nonzero(floats(2, device=d), out=floats(2, 1, device=d).int()),
+        lambda d: torch.isposinf(floats(2, device=d), out=floats(2, device=d)),
+        lambda d: torch.where(floats(2, device=d) > 1, 1.5, 2.5, out=floats(2, device=d).int()),
+        lambda d: torch.neg(floats(2, device=d), out=floats(2, device=d).int()),
+        lambda d: torch.abs(floats(2, device=d), out=floats(2, device=d).int()),
+        lambda d: torch.softmax(floats(2, device=d), 0, out=floats(2, device=d).int()),
+        lambda d: torch.gather(floats(2, device=d), 0, first(d), out=floats(1, device=d).half()),
+        lambda d: torch.masked_select(floats(2, device=d), mask(d), out=floats(2, device=d).half()),
+    ],
+)
+def test_outputs_of_another_dtype(call):
+    refused(call)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.lerp(floats(2, device=d), half(d), 0.5),
+        lambda d: torch.lerp(floats(2, device=d), floats(2, device=d), half(d)),
+        lambda d: torch.heaviside(floats(2, device=d), half(d)),
+        lambda d: F.softshrink(floats(2, device=d), -1.0),
+        lambda d: F.softshrink(floats(2, device=d), float("nan")),
+    ],
+)
+def test_operands(call):
+    ours, theirs = refused(call)
+    assert ours[:30] == theirs[:30]
+
+
+def test_a_tensor_of_the_cpu_among_those_of_the_device():
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        F.layer_norm(torch.ones(2, 3), (3,), torch.ones(3, device=D))
+
+
+def line(device):
+    return torch.arange(5.0, device=device)
+
+
+def expanded(device):
+    return torch.zeros(1, device=device).expand(3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, i: x[1:].copy_(x[:-1]),
+        lambda x, i: x[1:].add_(x[:-1]),
+        lambda x, i: x.add_(x[0]),
+        lambda x, i: torch.neg(x[:-1], out=x[1:]),
+        lambda x, i: x.put_(i, x[:1]),
+        lambda x, i: x.index_copy_(0, i, x[:1]),
+        lambda x, i: x.index_add_(0, i, x[:1]),
+        lambda x, i: x.index_put_((i,), x[:1]),
+        lambda x, i: x.scatter_(0, i, x),
+        lambda x, i: x.scatter_add_(0, i, x),
+        lambda x, i: torch.cat([x[:2], x[2:4]], out=x[:4]),
+        lambda x, i: torch.take(x, i, out=x[:1]),
+        lambda x, i: (x := x[:4].view(2, 2)).copy_(x.t()),
+    ],
+)
+def test_memory_that_is_read_and_written(call):
+    message, _ = refused(lambda d: call(line(d), first(d)))
+    assert message.startswith("unsupported operation: some elements of the input tensor and the written-to tensor")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, i: x.masked_fill_(x > 2, x[0]),
+        lambda x, i: x.index_fill_(0, i, x[1]),
+        lambda x, i: x.fill_(x[3]),
+        lambda x, i: x.masked_scatter_(x > 2, x),
+        lambda x, i: x.add_(x),
+        lambda x, i: x[::2].copy_(x[1:4:2].sum().expand(3)),
+        lambda x, i: x[:2].copy_(x[3:]),
+    ],
+)
+def test_memory_that_may_be_shared(call):
+    both(lambda d: call(line(d), first(d)), 0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, i: x.copy_(torch.arange(3.0, device=x.device)),
+        lambda x, i: x.copy_(2),
+        lambda x, i: x.fill_(torch.ones((), device=x.device)),
+        lambda x, i: x.add_(1),
+        lambda x, i: x.put_(i, torch.ones(1, device=x.device)),
+        lambda x, i: x.index_add_(0, i, torch.ones(1, device=x.device)),
+        lambda x, i: x.index_copy_(0, i, torch.ones(1, device=x.device)),
+        lambda x, i: x.scatter_(0, i, 1.0),
+        lambda x, i: torch.neg(torch.ones(3, device=x.device), out=x),
+        lambda x, i: torch.index_select(torch.ones(3, device=x.device), 0, i, out=x),
+    ],
+)
+def test_expanded_tensors_are_not_written(call):
+    message, _ = refused(lambda d: call(expanded(d), first(d)))
+    assert message.startswith("unsupported operation: more than one element of the written-to tensor")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, i: x.fill_(1),
+        lambda x, i: x.zero_(),
+        lambda x, i: x.index_put_((i,), torch.ones(1, device=x.device)),
+        lambda x, i: x.index_fill_(0, i, 1),
+        lambda x, i: x.masked_fill_(torch.tensor([False, True, False], device=x.device), 1),
+    ],
+)
+def test_expanded_tensors_that_are_filled(call):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        both(lambda d: call(expanded(d), first(d)), 0)
+
+
+@pytest.mark.parametrize("name", ["index_put_", "index_fill_", "masked_fill_"])
+def test_warnings_for_expanded_tensors(name):
+    arguments = {
+        "index_put_": lambda x, i: ((i,), torch.ones(1, device=D)),
+        "index_fill_": lambda x, i: (0, i, 1),
+        "masked_fill_": lambda x, i: (torch.ones(3, dtype=torch.bool, device=D), 1),
+    }
+    for _ in range(2):  # each time, not only when it is planned
+        x = expanded(D)
+        with pytest.warns(UserWarning, match=f"Use of {name} on expanded tensors is deprecated"):
+            getattr(x, name)(*arguments[name](x, first(D)))
+
+
+def test_warnings_for_outputs_that_are_resized():
+    calls = [
+        lambda d, out: torch.add(torch.ones(3, device=d), 1, out=out),
+        lambda d, out: torch.mm(torch.ones(2, 2, device=d), torch.ones(2, 2, device=d), out=out),
+        lambda d, out: torch.cat([torch.ones(3, device=d)] * 2, out=out),
+        lambda d, out: torch.cumsum(torch.ones(3, device=d), 0, out=out),
+    ]
+    for call in calls:
+        with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
+            call(D, torch.ones(7, device=D))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            call(D, torch.ones(0, device=D))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.int8])
+def test_whole_division_by_zero(dtype):
+    """A number raises, as on the CPU; elements give all ones, as on CUDA."""
+    for call in (torch.floor_divide, torch.remainder, torch.fmod, lambda x, y: torch.div(x, y, rounding_mode="trunc")):
+        refused(lambda d, call=call: call(torch.ones(2, dtype=dtype, device=d), 0))
+        x = torch.tensor([1, 7, 0, 100], dtype=dtype, device=D)
+        by = torch.tensor([0, 2, 0, 0], dtype=dtype, device=D)
+        ones = torch.tensor(-1).to(dtype).item()
+        found = call(x, by).tolist()
+        assert [found[0], found[2], found[3]] == [ones] * 3
+        assert found[1] == call(torch.tensor(7), 2).item()
