@@ -10,78 +10,24 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import webgpu_backend
+from tests.models import _collectives, _sharded
 
 D = "webgpu"
 
 
-def ranks(*values, dtype=torch.float32):
-    return torch.tensor(values, dtype=dtype).to(D)
-
-
-def collectives(rank: int) -> None:
-    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64):
-        t = ranks(rank + 1, 10 * (rank + 1), dtype=dtype)
-        dist.all_reduce(t)
-        assert t.device.type == D and t.cpu().tolist() == [3, 30], (dtype, t)
-    t = ranks(rank + 1.0)
-    work = dist.all_reduce(t, op=dist.ReduceOp.MAX, async_op=True)
-    work.wait()
-    assert (t * 2).cpu().tolist() == [4]
-
-    # A strided view: its neighbours stay.
-    base = torch.zeros(2, 3, device=D)
-    base[:, 1] = rank + 1
-    dist.all_reduce(base[:, 1])
-    assert base.cpu().tolist() == [[0, 3, 0], [0, 3, 0]]
-
-    t = ranks(rank, rank)
-    dist.broadcast(t, src=1)
-    assert t.cpu().tolist() == [1, 1]
-    parts = [torch.empty(2, device=D) for _ in range(2)]
-    dist.all_gather(parts, ranks(rank, 5.0))
-    assert [p.cpu().tolist() for p in parts] == [[0, 5], [1, 5]]
-    whole = torch.empty(4, device=D)
-    dist.all_gather_into_tensor(whole, ranks(rank, 5.0))
-    assert whole.cpu().tolist() == [0, 5, 1, 5]
-    t = ranks(rank + 1.0)
-    dist.reduce(t, dst=0)
-    assert rank or t.cpu().tolist() == [3]
-    parts = [torch.empty(1, device=D) for _ in range(2)] if rank == 0 else None
-    dist.gather(ranks(rank + 7.0), parts, dst=0)
-    assert rank or [p.item() for p in parts] == [7, 8]
-    t = torch.empty(1, device=D)
-    dist.scatter(t, [ranks(3.0), ranks(4.0)] if rank == 0 else None, src=0)
-    assert t.item() == 3 + rank
-    got = torch.empty(2, device=D)
-    dist.all_to_all_single(got, ranks(10 * rank, 10 * rank + 1.0))
-    assert got.cpu().tolist() == [rank, 10 + rank]
-
-    # Both receive before either sends.
-    other, got = 1 - rank, torch.empty(3, device=D)
-    receiving = dist.irecv(got, src=other)
-    sending = dist.isend(torch.full((3,), float(rank), device=D), dst=other)
-    receiving.wait()
-    sending.wait()
-    assert got.cpu().tolist() == [other] * 3
-
-    receiving.wait()  # again, with nothing more to come
-    try:
-        dist.recv(got)
-    except NotImplementedError as error:
-        assert "needs its source" in str(error)
-    else:
-        raise AssertionError("a source is needed")
-
-    objects = [None, None]
-    dist.all_gather_object(objects, {"rank": rank})
-    assert objects == [{"rank": 0}, {"rank": 1}]
-    dist.barrier()
-    try:
-        dist.all_reduce(torch.empty(2, device=D), op=dist.ReduceOp.PREMUL_SUM)
-    except (RuntimeError, ValueError, TypeError):
-        pass
-    else:
+def errors() -> None:
+    """What gloo has not is refused, with gloo's words."""
+    for call in (
+        lambda: dist.all_reduce(torch.empty(2, device=D), op=dist.ReduceOp.PREMUL_SUM),
+        lambda: dist.all_reduce(torch.empty(2, device=D), group=object()),
+    ):
+        try:
+            call()
+        except (RuntimeError, ValueError, TypeError):
+            continue
         raise AssertionError("an operation that gloo has not was taken")
+    torch.webgpu.set_device(dist.get_rank())  # the launcher's number of the process: all share one adapter
+    torch.accelerator.set_device_index(dist.get_rank())
 
 
 def build() -> nn.Module:
@@ -241,7 +187,11 @@ if __name__ == "__main__":
     no_backend_named(int(os.environ["RANK"]))
     dist.init_process_group("gloo")
     assert dist.get_world_size() == 2
-    collectives(dist.get_rank())
+    _collectives.compare()
+    errors()
+    _sharded.run(
+        "fsdp2_mixed", "fsdp1", "tensor_parallel", "distributed_tensors", "pipeline", "zero", "synchronized_batch_norm"
+    )
     data_parallel(dist.get_rank())
     unused_parameters(dist.get_rank())
     accelerated(dist.get_rank())

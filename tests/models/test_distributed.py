@@ -1,4 +1,4 @@
-"""torch.distributed over gloo with device tensors, in two processes under torchrun."""
+"""torch.distributed over gloo with device tensors, in two and in four processes under torchrun."""
 
 import os
 import subprocess
@@ -16,11 +16,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_two_processes():
+@pytest.mark.parametrize("count, module", [(2, "_ranks"), (4, "_sharded")])
+def test_processes(count, module):
     path = os.pathsep.join(p for p in (str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH")) if p)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
     result = subprocess.run(
-        [*command, "-m", "tests.models._ranks"],
+        [*command, "-m", f"tests.models.{module}"],
         capture_output=True,
         text=True,
         timeout=300,
@@ -28,7 +29,7 @@ def test_two_processes():
         env={**os.environ, "PYTHONPATH": path, "WEBGPU_FALLBACK": "error", "OMP_NUM_THREADS": "1"},
     )
     assert result.returncode == 0, result.stderr[-6000:]
-    assert result.stdout.count("rank done") == 2
+    assert result.stdout.count("rank done") == count
 
 
 def test_one_process_group_in_this_process(tmp_path):

@@ -130,6 +130,9 @@ ROWS: tuple[Row, ...] = (
     Row("torch.distributed.distributed_c10d.BackendConfig.__init__", "(self, backend)",
         "integrations.distributed:backend_config", "process groups for the device and the CPU", TORCH,
         when="torch.distributed.distributed_c10d"),
+    Row("torch.distributed.distributed_c10d.irecv", "(tensor, src=, group=, tag=, group_src=)",
+        "integrations.distributed:receive", "receiving from any process", TORCH,
+        when="torch.distributed.distributed_c10d", everywhere=True),
     # -- torch, at the device's first use
     Row("signal.signal", "(signalnum, handler)", "device.signals:set_handler",
         "handlers that raise while torch asks the device something, which ends the process", "Python 3.11 and 3.12",

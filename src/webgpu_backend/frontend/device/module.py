@@ -62,7 +62,10 @@ def current_device() -> int:
 
 
 def set_device(device) -> None:
-    _index(device)
+    """Launchers have every process of a machine select a device by its number there; they share the adapter."""
+    local_rank = os.environ.get("LOCAL_RANK", "0")
+    if device is not None and str(device) not in (local_rank, f"{T.NAME}:{local_rank}"):
+        _index(device)
 
 
 class device:
