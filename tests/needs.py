@@ -44,6 +44,14 @@ def feature(name: str) -> None:
         missing(f"{gpu().name} has no {FEATURES[name]} {_as_opened()}".rstrip())
 
 
+def limit(name: str, least: int) -> None:
+    """A limit of the adapter, by its name in `Caps`."""
+    from webgpu_backend.runtime.gpu import gpu
+
+    if getattr(gpu().caps, name) < least:
+        missing(f"{gpu().name} has {name} below {least} {_as_opened()}".rstrip())
+
+
 def timestamps() -> None:
     if not torch.webgpu.profiler.is_available():
         missing(f"{torch.webgpu.get_device_name()} has no timestamp-query {_as_opened()}".rstrip())

@@ -241,6 +241,8 @@ def test_sums_in_f16_with_masks_and_odd_sizes(halves):
 def test_one_kernel_finds_all_gradients(dtype, monkeypatch, adapter_of):
     """Unless the order of sums has to be the same each time."""
     needs.feature("f32_atomic")
+    needs.limit("max_bindings", 10)
+    needs.limit("workgroup_bytes", 32 << 10)
     if dtype == torch.float16:
         needs.feature("f16")
     adapter_of(kind="gpu")

@@ -25,12 +25,15 @@ TILES = {
 SCORES = 1 << 16  # of a head, from which finding the bounds pays
 ENOUGH = 128  # workgroups; with fewer the keys are better divided, which these kernels do not
 LARGEST = 24.0
+BUFFERS = {"forward": 7, "queries": 8, "keys": 9}  # that a kernel binds, with a mask; one more where it adds to dq
 
 
 def fits(mode: str, shape: Shape, dtype: DType, scale: float, caps: Caps) -> bool:
     """Whether these kernels serve a call."""
     tile = _tile(mode, shape)
     if not caps.f16 or caps.kind != "gpu" or dtype.size != 2 or shape.l * shape.s < SCORES:
+        return False
+    if caps.max_bindings < BUFFERS[mode]:
         return False
     if tile is None or not _small(mode, tile, caps) or not 1e-4 <= scale <= 1000:
         return False
@@ -40,7 +43,9 @@ def fits(mode: str, shape: Shape, dtype: DType, scale: float, caps: Caps) -> boo
 def fuses(shape: Shape, caps: Caps) -> bool:
     """Whether the kernel of dk and dv can add to dq as well: its tiles are square then."""
     tile = _tile("keys", shape)
-    return caps.f32_atomic and tile.rows == tile.cols and tile.slice == 8 * tile.cols // tile.tn
+    if not caps.f32_atomic or caps.max_bindings <= BUFFERS["keys"]:
+        return False
+    return tile.rows == tile.cols and tile.slice == 8 * tile.cols // tile.tn
 
 
 def _tile(mode: str, shape: Shape) -> Tile | None:

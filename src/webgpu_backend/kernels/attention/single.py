@@ -103,7 +103,7 @@ def tile_of(mode: str, caps: Caps) -> Tile:
 
 def fuses(shape: Shape, caps: Caps) -> bool:
     """Whether one kernel can find all gradients: square tiles, and sums of both outputs in registers."""
-    fits = any(tile.fits(caps) for tile in TILES["all"])
+    fits = any(tile.fits(caps) for tile in TILES["all"]) and caps.max_bindings >= 9  # with a mask
     return fits and caps.f32_atomic and caps.kind == "gpu" and max(shape.e, shape.v) <= 64
 
 

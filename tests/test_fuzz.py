@@ -1,0 +1,79 @@
+"""2,000 random programs against the CPU, and what more of them (`python -m tests.fuzz`) have found."""
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from tests import fuzz
+
+PROGRAMS = 2000
+# A part of them has these dtypes and one more: every kernel is compiled for each dtype, which takes most of the time.
+COMMON = (torch.float32, torch.float32, torch.int64, torch.bool)
+MORE = (
+    torch.float16,
+    torch.int32,
+    torch.bfloat16,
+    torch.uint8,
+    torch.complex64,
+    torch.int16,
+    torch.float32,
+    torch.int8,
+)
+EACH = -(-PROGRAMS // len(MORE))
+COMPILED = 30
+
+
+class Drawn(fuzz.Dice):
+    """Choices of hypothesis, which looks for a smaller program where one differs."""
+
+    def __init__(self, data):
+        self.below = lambda n: data.draw(st.integers(0, n - 1))
+
+
+def same(program: fuzz.Program, compiled: bool = False) -> None:
+    found = fuzz.difference(program, compiled)
+    assert found is None, f"{found}\n{fuzz.smaller(program, compiled).text()}"
+
+
+@pytest.mark.parametrize("dtype", MORE, ids=str)
+def test_random_programs(dtype):
+    @seed(MORE.index(dtype))
+    @settings(max_examples=EACH, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def check(data):
+        same(fuzz.generate(Drawn(data), (*COMMON, dtype)))
+
+    check()
+
+
+@pytest.mark.parametrize("number", range(COMPILED))
+def test_random_programs_compiled(number):
+    program = fuzz.generate(fuzz.Dice(number))
+    same(program, compiled=True)
+
+
+# What was found: each line by line as it was printed, and whether gradients were asked for.
+FOUND = {
+    "a mask that is written by itself": (
+        False, "t0 = make((2,), torch.bool, 664)", "t0.masked_scatter_(t0, t0.flip(0).contiguous())",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found(name):
+    graded, *lines = FOUND[name]
+    same(fuzz.Program(list(lines), graded=graded))
+
+
+def test_the_fuzzer_sees_a_wrong_answer(monkeypatch):
+    """A device that forgets a write through a view would be found."""
+    program = fuzz.Program(["t0 = make((4, 3), torch.float32, 1)", "t1 = t0.t()", "t1[1].add_(5)", "t2 = t0 * 2"])
+    same(program)
+    run = fuzz.run
+    monkeypatch.setattr(
+        fuzz, "run",
+        lambda p, device, *more: run(p if device == "cpu" else fuzz.Program([*p.lines[:2], p.lines[3]]), device, *more),
+    )  # fmt: skip
+    assert "t0 is" in fuzz.difference(program)
