@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
-from importlib.resources import files
+from importlib import resources
 from itertools import zip_longest
 from pathlib import Path
 
@@ -47,7 +47,15 @@ _DTYPES = frozenset(
 )  # fmt: skip
 
 
-def export(module_or_function, example_args, folder, dynamic_shapes=None, *, name: str | None = None) -> dict:
+def export(
+    module_or_function,
+    example_args,
+    folder,
+    dynamic_shapes=None,
+    *,
+    name: str | None = None,
+    files: Mapping | None = None,
+) -> dict:
     """Writes a static web page that runs a module or a function in any browser with WebGPU.
 
     `module_or_function` is a module, a function over tensors of the device (a training step with its optimizer is
@@ -55,6 +63,8 @@ def export(module_or_function, example_args, folder, dynamic_shapes=None, *, nam
     with a dictionary of example arguments. Of the examples only dtypes and shapes count; numbers stay as they are.
     Tensors that a call writes (parameters, moments, caches, arguments written in place) stay on the GPU between calls.
     `dynamic_shapes` names dimensions that the page chooses, as torch.export has it: {"x": {0: Dim("batch", max=64)}}.
+
+    `files` are put beside the model, by name: paths or bytes. An `index.html` among them takes the place of ours.
 
     `folder` is replaced. Returns what is printed: bytes of the weights, of the download and of the page's memory at
     its largest.
@@ -65,7 +75,7 @@ def export(module_or_function, example_args, folder, dynamic_shapes=None, *, nam
     writer = _Writer(name or _title(module_or_function), around)
     for function in functions:
         writer.add(function)
-    report = writer.write(Path(folder))
+    report = writer.write(Path(folder), files or {})
     print(
         f"{folder}: {report['programs']} kernels, {_mib(report['weights'])} of weights, {_mib(report['download'])} to "
         f"download, {_mib(report['peak'])} of GPU memory at most"
@@ -310,11 +320,11 @@ class _Writer:
 
     # -- files
 
-    def write(self, folder: Path) -> dict:
+    def write(self, folder: Path, more: Mapping) -> dict:
         folder.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
-            report = self._write_files(made)
+            report = self._write_files(made, more)
             made.chmod(0o755)
             if folder.exists():
                 old = made.with_name(made.name + ".old")
@@ -328,7 +338,7 @@ class _Writer:
             raise
         return report
 
-    def _write_files(self, folder: Path) -> dict:
+    def _write_files(self, folder: Path, more: Mapping) -> dict:
         from .. import __version__
 
         weights, shards = self._write_weights(folder)
@@ -345,8 +355,10 @@ class _Writer:
             "functions": self.functions,
         }  # fmt: skip
         (folder / "model.json").write_text(json.dumps(model, separators=(",", ":")), encoding="utf-8")
-        for file in files(__package__).joinpath("page").iterdir():
+        for file in resources.files(__package__).joinpath("page").iterdir():
             (folder / file.name).write_bytes(file.read_bytes())
+        for name, content in more.items():
+            (folder / name).write_bytes(content if isinstance(content, bytes) else Path(content).read_bytes())
         held = sum(aligned(w["bytes"]) for w in weights)
         return {
             "weights": held,

@@ -1,0 +1,1 @@
+"""Web pages that run and train models in the browser, exported from PyTorch: see docs/browser.md."""

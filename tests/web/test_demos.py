@@ -1,0 +1,151 @@
+"""The pages of examples/web in a browser: drawn on, clicked, typed into, and what they show is what PyTorch computes.
+
+`WEBGPU_SCREENSHOTS=docs/browser pytest tests/web/test_demos.py` writes the pictures of the documentation anew.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from mnist import data
+from mnist.model import Digits
+
+SCREENSHOTS = os.environ.get("WEBGPU_SCREENSHOTS")
+
+
+def looked_at(page, name: str) -> None:
+    """Fits a phone, and a desktop; a picture of it where one is wanted."""
+    if SCREENSHOTS:
+        page.screenshot(Path(SCREENSHOTS) / f"{name}.png")
+    page.size(390, 844)
+    assert page.evaluate("document.documentElement.scrollWidth <= 390"), "wider than a phone"
+    page.size(1100, 800)
+    assert not page.messages()
+
+
+def drawn(page, image: torch.Tensor) -> None:
+    """A digit of 28 x 28 on the canvas, as if it were drawn."""
+    pixels = image.flatten().tolist()
+    page.evaluate(
+        f"(() => {{ const c = document.getElementById('canvas').getContext('2d'); const p = {pixels}; "
+        "p.forEach((v, i) => { c.fillStyle = `rgb(${v},${v},${v})`; "
+        "c.fillRect(i % 28 * 10, Math.floor(i / 28) * 10, 10, 10); }); })()"
+    )
+
+
+@pytest.fixture(scope="module")
+def mnist(tmp_path_factory):
+    from examples.web.mnist import build
+
+    folder = tmp_path_factory.mktemp("mnist") / "site"
+    build(folder)
+    return folder
+
+
+def trained() -> Digits:
+    from examples.web.mnist import WEIGHTS
+
+    model = Digits()
+    model.load_state_dict(torch.load(WEIGHTS))
+    return model
+
+
+def test_digits(browser, served, mnist):
+    page = browser.open(served(mnist).url)
+    page.wait("!!globalThis.model")
+    box = page.evaluate("(b => [b.x, b.y, b.width])(document.getElementById('canvas').getBoundingClientRect())")
+    at = [(box[0] + box[2] * x, box[1] + box[2] * y) for x, y in [(0.5, 0.15), (0.5, 0.4), (0.5, 0.65), (0.5, 0.88)]]
+    page.mouse("mousePressed", *at[0])
+    for x, y in at[1:]:
+        page.mouse("mouseMoved", x, y)
+    page.mouse("mouseReleased", *at[-1], pressed=False)
+    page.wait("document.getElementById('answer').textContent === '1'")  # a line from top to bottom
+    # The bars are the model's probabilities of what is on the canvas, as it is made 28 x 28.
+    image, shown = page.evaluate(
+        "(async () => { const { centred } = await import('./demo.js'); const { data } = document.getElementById("
+        "'canvas').getContext('2d').getImageData(0, 0, 280, 280); const ink = Uint8Array.from({ length: 78400 }, "
+        "(_, i) => data[4 * i]); return [Array.from(centred(ink, 280, 280)), "
+        "[...document.querySelectorAll('#bars .number')].map((e) => parseFloat(e.textContent))]; })()"
+    )
+    expected = trained()(torch.tensor(image, dtype=torch.uint8).view(1, 28, 28)).exp()[0]
+    torch.testing.assert_close(torch.tensor(shown) / 100, expected.detach(), rtol=0, atol=1e-3)
+    looked_at(page, "mnist")
+    # What it calls a one is a seven from now on.
+    page.click("#digits button:nth-child(8)")
+    page.click("#teach")
+    page.wait("document.getElementById('lesson').textContent.includes('It has seen 1')")
+    page.wait("document.getElementById('answer').textContent === '7'")
+    page.close()
+
+
+def test_digits_by_keyboard(browser, served, mnist):
+    page = browser.open(served(mnist).url)
+    page.wait("!!globalThis.model")
+    page.evaluate("document.getElementById('canvas').focus()")
+    page.send("Input.dispatchKeyEvent", type="keyDown", key=" ", code="Space", windowsVirtualKeyCode=32)
+    for _ in range(12):
+        page.key("ArrowDown", 40)
+    page.send("Input.dispatchKeyEvent", type="keyUp", key=" ", code="Space", windowsVirtualKeyCode=32)
+    page.wait("document.getElementById('answer').textContent === '1'")
+    page.key("Delete", 46)
+    assert page.evaluate("document.getElementById('answer').textContent") == "nothing yet"
+    page.close()
+
+
+def test_digits_are_learned_as_pytorch_learns_them(browser, served, mnist):
+    """The training step of the page, and PyTorch's, over the same batches."""
+    page = browser.open(served(mnist).url)
+    page.wait("!!globalThis.model")
+    model = trained()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    images, digits = data.load("train")
+    for step in range(10):
+        batch, labels = images[16 * step : 16 * step + 16], (digits[16 * step : 16 * step + 16] + 1) % 10
+        found = page.evaluate(
+            f"model.call('learn', {{images: new Uint8Array({batch.flatten().tolist()}), digits: {labels.tolist()}}})"
+            ".then(({loss}) => loss[0])"
+        )
+        optimizer.zero_grad()
+        loss = F.nll_loss(model(batch), labels)
+        loss.backward()
+        optimizer.step()
+        assert abs(found - loss.item()) < 1e-3
+    page.close()
+
+
+def test_a_gpt_writes(browser, served, tmp_path):
+    """With temperature 0 the page writes what PyTorch writes, also past the length of the cache."""
+    from examples.web.char_gpt import build, trained
+
+    model, alphabet = trained(12, batch=8)
+    build(model, alphabet, tmp_path / "site")
+    page = browser.open(served(tmp_path / "site").url)
+    page.wait("!!globalThis.model")
+    page.evaluate("(document.getElementById('temperature').value = 0, document.getElementById('length').value = 80)")
+    page.evaluate("(document.getElementById('prompt').select(), document.getElementById('prompt').focus())")
+    page.type("The people are")
+    page.click("#write")
+    page.wait(
+        "document.getElementById('speed').textContent.startsWith('80 ') && document.getElementById('stop').disabled"
+    )
+    shown = page.evaluate("document.getElementById('text').textContent")
+    assert shown == greedy(model, alphabet, "The people are", 80)
+    looked_at(page, "char_gpt")
+    page.close()
+
+
+@torch.no_grad()
+def greedy(model, alphabet, prompt: str, count: int) -> str:
+    """What the model writes, seeing at each place what the page's cache holds there."""
+    seen = [alphabet.index(c) for c in prompt]
+    window = list(seen)
+    for _ in range(count):
+        token = model(torch.tensor([window]))[0, -1].argmax().item()
+        seen.append(token)
+        if len(window) == model.context:
+            window = seen[-model.context // 2 - 1 : -1]
+        window = [*window, token]
+    return "".join(alphabet[i] for i in seen)
