@@ -275,6 +275,13 @@ ROWS: tuple[Row, ...] = (
         "models that are spread over devices", ACCELERATE, when="accelerate.utils.modeling", everywhere=True),
     Row("transformers.training_args.TrainingArguments._setup_devices", "integrations.packages:is_cached_property",
         "integrations.packages:setup_devices", "the Trainer's device", TRANSFORMERS, when="transformers.training_args"),
+    Row("transformers.generation.utils.GenerationMixin._valid_auto_compile_criteria",
+        "(self, model_kwargs, generation_config)", "integrations.packages:auto_compile",
+        "generate() that compiles itself where the cache has a fixed size", TRANSFORMERS,
+        when="transformers.generation.utils"),
+    _relied("transformers.generation.configuration_utils.CompileConfig", "has to_dict _compile_all_devices",
+            "generate() that compiles itself where the cache has a fixed size", TRANSFORMERS,
+            "transformers.generation.configuration_utils"),
     Row("transformers.utils.import_utils.is_torch_bf16_gpu_available", "()", "integrations.packages:bf16_available",
         "the Trainer in bfloat16", TRANSFORMERS, when="transformers.utils.import_utils", everywhere=True),
     *(

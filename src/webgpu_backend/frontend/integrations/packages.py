@@ -1,5 +1,7 @@
 """Packages that keep a list of the devices they know, taught this one."""
 
+import copy
+import importlib
 import inspect
 import os
 import sys
@@ -121,3 +123,24 @@ def bf16_available(original):
         return original() or is_ours(torch.accelerator.current_accelerator())
 
     return is_torch_bf16_gpu_available
+
+
+def auto_compile(original):
+    """`generate` with a cache of fixed size compiles the model for one token: here too."""
+
+    @wraps(original)
+    def _valid_auto_compile_criteria(self, model_kwargs, generation_config):
+        cache = model_kwargs.get("past_key_values", model_kwargs.get("cache_params"))
+        fixed = getattr(cache, "is_compileable", False) and type(cache).__name__ != "DynamicCache"
+        if self.device.type != T.NAME or not fixed or generation_config.disable_compile:
+            return original(self, model_kwargs, generation_config)
+        given = generation_config.compile_config
+        asked = copy.copy(given) if given is not None else importlib.import_module("transformers").CompileConfig()
+        asked._compile_all_devices = True
+        generation_config.compile_config = asked
+        try:
+            return original(self, model_kwargs, generation_config)
+        finally:
+            generation_config.compile_config = given
+
+    return _valid_auto_compile_criteria

@@ -257,10 +257,15 @@ def _four(t: torch.Tensor) -> torch.Tensor:
 # -- in graphs: operators of our own, with the kernels' outputs as they lie
 
 _library = torch.library.Library("webgpu_backend", "DEF")
-_library.define("attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale) -> (Tensor, Tensor)")
+_ANY_STRIDES = (torch.Tag.flexible_layout,)
+_library.define(
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale) -> (Tensor, Tensor)",
+    tags=_ANY_STRIDES,
+)
 _library.define(
     "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor lse, bool causal, "
-    "float scale) -> (Tensor, Tensor, Tensor)"
+    "float scale) -> (Tensor, Tensor, Tensor)",
+    tags=_ANY_STRIDES,
 )
 _ours = torch.ops.webgpu_backend
 

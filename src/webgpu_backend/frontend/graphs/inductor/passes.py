@@ -1,5 +1,6 @@
 """Passes over Inductor's graphs, and what its caches on disk know our code by."""
 
+import operator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +26,41 @@ def fingerprint() -> str:
     return found.hexdigest()
 
 
+def share_heads(graph: torch.fx.Graph) -> None:
+    """Keys and values that are repeated for the heads that share them: attention takes them as they were."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.webgpu_backend.attention.default):
+        if any(user.args[1] == 1 and user.users for user in node.users if user.target is operator.getitem):
+            continue  # its gradient is asked for, with a shape for each head
+        key, value = (_repeated(x) for x in node.args[1:3])
+        if key is not None and value is not None and key.meta["val"].shape[1] == value.meta["val"].shape[1]:
+            node.args = (node.args[0], key, value, *node.args[3:])
+    graph.eliminate_dead_code()
+
+
+_ALIKE = {
+    torch.ops.aten.view.default,
+    torch.ops.aten.reshape.default,
+    torch.ops.aten._unsafe_view.default,
+    torch.ops.aten.clone.default,
+}
+
+
+def _repeated(x: torch.fx.Node) -> torch.fx.Node | None:
+    """What [batch, heads, length, element] repeats for each of its heads, one after the other, or None."""
+    wanted, node = x.meta["val"].shape, x
+    while node.target in _ALIKE:
+        node = node.args[0]
+    if node.target is not torch.ops.aten.expand.default or len(node.meta["val"].shape) != 5:
+        return None
+    batch, shared, groups, *rest = node.meta["val"].shape
+    source = node.args[0]
+    if (batch, shared * groups, *rest) != tuple(wanted) or source.meta["val"].shape[2] != 1:
+        return None
+    if source.target is not torch.ops.aten.unsqueeze.default or source.args[1] != 2:
+        return None
+    return source.args[0]
+
+
 class Passes(CustomGraphPass):
     """What is done to a graph before it is lowered, after the pass that was there."""
 
@@ -34,6 +70,7 @@ class Passes(CustomGraphPass):
     def __call__(self, graph: torch.fx.Graph) -> None:
         if self.before is not None:
             self.before(graph)
+        share_heads(graph)
 
     def uuid(self):
         before = self.before.uuid() if isinstance(self.before, CustomGraphPass) else repr(self.before)
