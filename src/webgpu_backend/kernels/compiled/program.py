@@ -40,6 +40,7 @@ class Source:
     length: int | str = 1
     along: bool = True
     loops: int = 1
+    joins: tuple = ()  # names of the states that a row's threads join, each with its fields and their types
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Kernel:
         return Step(self.program, self.pack.pack(*values), spread(-(-count // self.share), caps))
 
 
-_SHARE = {"gpu": (4, 16), "cpu": (512, 4096)}  # elements of a row for each of its threads, along and across
+_SHARE = {"gpu": (16, 16), "cpu": (512, 4096)}  # elements of a row for each of its threads, along and across
 _MOST_TURNS = 50_000  # a software driver silently leaves a thread's loops after 65,535 of them
 
 
@@ -75,6 +76,17 @@ def lanes_of(source: Source, count: int, length: int, caps: Caps) -> int:
         if lanes > most:
             raise Unsupported(f"webgpu: a compiled reduction of {length} elements on a software adapter")
     return lanes
+
+
+_SHUFFLED = ("f32", "i32", "u32")
+
+
+def _near(source: Source, lanes: int, caps: Caps) -> int:
+    """How many neighbours of a row's threads join without memory."""
+    types = [t for _, fields in source.joins for _, t in fields]
+    if not caps.subgroups or not source.along or any([t not in _SHUFFLED for t in types]):
+        return 1
+    return min(lanes, caps.lanes or 1)
 
 
 @cache
@@ -116,6 +128,7 @@ def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) ->
         accessors=functions,
         source=source,
         lanes=lanes,
+        near=_near(source, lanes, caps),
         count=source.count if isinstance(source.count, int) else f"p.{source.count}",
         body=source.body.split("\n"),
         workgroup=threads,

@@ -1,14 +1,55 @@
 {% include "text/interface.wgsl" %}
 
 const LANES = {{ lanes }};
-const WORKGROUP = {{ workgroup }};
-const BESIDE = {{ 1 if source.along else workgroup // lanes }}u;  // from one thread of a row to the next
+{% set beside = 1 if source.along else workgroup // lanes %}
 {% for text in accessors %}
 
 {{ text }}
 {% endfor %}
 
 {{ source.functions }}
+{% for name, fields in source.joins %}
+struct S_{{ name }} { {% for f, t in fields %}{{ f }}: {{ t }}, {% endfor %} }
+
+{% if lanes > near %}
+var<workgroup> shared_{{ name }}: array<S_{{ name }}, {{ workgroup // near }}>;
+
+{% endif %}
+// What all threads of a row have together.
+fn total_{{ name }}(s: S_{{ name }}, lid: u32, lane: i32) -> S_{{ name }} {
+    var t = s;
+{% if near > 1 %}
+    for (var half = {{ near // 2 }}u; half > 0u; half /= 2u) {
+        t = join_{{ name }}(t, S_{{ name }}({% for f, _ in fields %}subgroupShuffleXor(t.{{ f }}, half), {% endfor %}));
+    }
+{% endif %}
+{% if lanes > near and near > 1 %}
+    if (lid % {{ near }}u == 0u) {
+        shared_{{ name }}[lid / {{ near }}u] = t;
+    }
+    workgroupBarrier();
+    let first = (lid - u32(lane)) / {{ near }}u;
+    t = shared_{{ name }}[first];
+    for (var i = 1u; i < {{ lanes // near }}u; i++) {
+        t = join_{{ name }}(t, shared_{{ name }}[first + i]);
+    }
+    workgroupBarrier();
+{% elif lanes > 1 and near == 1 %}
+    shared_{{ name }}[lid] = t;
+    workgroupBarrier();
+    for (var half = LANES / 2; half > 0; half /= 2) {
+        if (lane < half) {
+            shared_{{ name }}[lid] = join_{{ name }}(shared_{{ name }}[lid], shared_{{ name }}[lid + u32(half) * {{ beside }}u]);
+        }
+        workgroupBarrier();
+    }
+    t = shared_{{ name }}[lid - u32(lane) * {{ beside }}u];
+    workgroupBarrier();
+{% endif %}
+    return t;
+}
+
+{% endfor %}
 @compute @workgroup_size({{ workgroup }})
 fn main(
     @builtin(workgroup_id) wid: vec3<u32>,

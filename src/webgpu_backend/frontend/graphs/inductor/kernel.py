@@ -21,7 +21,7 @@ from ....kernels.text.expression import literal
 from . import printer, reductions
 from .values import Values, as_carrier, carrier_of, computed, named, type_of
 
-_REST = ("loads", "stores", "fours", "whole", "guarded", "reduction", "length", "along", "loops")
+_REST = ("loads", "stores", "fours", "whole", "guarded", "reduction", "length", "along", "loops", "joins")
 
 
 class Four:
@@ -48,6 +48,7 @@ class Kernel(SIMDKernel):
         if self._index_dtype != torch.int32:
             raise NotImplementedError("webgpu: a kernel over more elements than an i32 counts")
         self.helpers: dict[str, str] = {}  # functions of the text, by name
+        self.joins: dict[str, tuple] = {}  # states that a row's threads join, by name
         self.uses: dict[str, set[str]] = {}  # of each operand
         self.loop_indexing = IndentedBuffer()
         self.post_loop = IndentedBuffer()
@@ -356,6 +357,7 @@ class Kernel(SIMDKernel):
             body = known + f"let row_end = select(0, {length}, live);\n"
             body += self.indexing_code.getvalue() + self.body.getvalue()
             rest |= dict(length=length, along=self.along >= self.across, loops=self.loops)
+            rest["joins"] = tuple(self.joins.values())
             return Source(name, operands, sizes, count, body, reduction=True, **rest)
         fours = bool(self.loads4 or self.stores4)
         body = known + self.indexing_code.getvalue() + self.body.getvalue()

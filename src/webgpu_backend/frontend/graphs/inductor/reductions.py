@@ -35,29 +35,12 @@ def emit(kernel, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value):
 
 
 def _joining(kernel, name: str, fields: list[tuple[str, str]], body: list[str]) -> str:
-    """The function that joins the parts of a row's threads, through memory that they share."""
-    struct, total = f"S_{name}", f"total_{name}"
-    if total in kernel.helpers:
-        return total
-    types = [(f, WGSL_TYPE[c]) for f, c in fields]
-    members = ", ".join(f"{f}: {t}" for f, t in types)
-    kernel.helpers[struct] = (
-        f"struct {struct} {{ {members} }}\nvar<workgroup> shared_{name}: array<{struct}, WORKGROUP>;"
-    )
+    """The name of the function that joins the parts of a row's threads; how two of them join is given."""
+    kernel.joins[name] = (name, tuple((f, WGSL_TYPE[c]) for f, c in fields))
     kernel.helpers[f"join_{name}"] = (
-        f"fn join_{name}(s: {struct}, o: {struct}) -> {struct} {{\n    " + "\n    ".join(body) + "\n}"
+        f"fn join_{name}(s: S_{name}, o: S_{name}) -> S_{name} {{\n    " + "\n    ".join(body) + "\n}"
     )
-    kernel.helpers[total] = (
-        f"fn {total}(s: {struct}, lid: u32, lane: i32) -> {struct} {{\n"
-        "    if (LANES == 1) {\n        return s;\n    }\n"
-        f"    shared_{name}[lid] = s;\n    workgroupBarrier();\n"
-        "    for (var half = LANES / 2; half > 0; half /= 2) {\n"
-        "        if (lane < half) {\n"
-        f"            shared_{name}[lid] = join_{name}(shared_{name}[lid], shared_{name}[lid + u32(half) * BESIDE]);\n"
-        "        }\n        workgroupBarrier();\n    }\n"
-        f"    let all = shared_{name}[lid - u32(lane) * BESIDE];\n    workgroupBarrier();\n    return all;\n}}"
-    )
-    return total
+    return f"total_{name}"
 
 
 def _plain(kernel, dtype: torch.dtype, kind: str, value):
