@@ -211,6 +211,8 @@ class Kernel(SIMDKernel):
         self.guarded = True
         size = printer.text(self.rename_indexing(sympy.sympify(size)))
         own = carrier_of(var.dtype)
+        if self.features.is_reduction() and not self.inside_reduction:  # threads past the last row have no index
+            var = named(f"select({literal(0, own)}, {var}, live)", var.dtype)
         low, high = {
             "n64": (f"n64_lo({var})", f"n64_hi({var})"),
             "i64": (f"{var}.x", f"{var}.y"),

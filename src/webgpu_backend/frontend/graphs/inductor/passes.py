@@ -37,6 +37,42 @@ def share_heads(graph: torch.fx.Graph) -> None:
     graph.eliminate_dead_code()
 
 
+def single_rows(graph: torch.fx.Graph) -> None:
+    """Products of one row as sums along the rows of the other operand: bound by reading that once, they take what is
+    before and after them into their kernel."""
+    aten, prims = torch.ops.aten, torch.ops.prims
+    for node in [n for n in graph.nodes if n.target in (aten.mm.default, aten.addmm.default)]:
+        bias, x, w = (None, *node.args) if node.target is aten.mm.default else node.args
+        if node.kwargs or not _single(x.meta["val"], w.meta["val"], node.meta["val"]):
+            continue
+        dtype = node.meta["val"].dtype
+        with graph.inserting_before(node):
+            wide = [_call(graph, prims.convert_element_type.default, t, torch.float32) for t in (x, w)]
+            across = _call(graph, aten.permute.default, wide[1], [1, 0])
+            found = _call(graph, aten.mul.Tensor, across, wide[0])
+            found = _call(graph, aten.sum.dim_IntList, found, [1])
+            if bias is not None:
+                found = _call(graph, aten.add.Tensor, found, bias)
+            found = _call(graph, aten.view.default, found, list(node.meta["val"].shape))
+            found = _call(graph, prims.convert_element_type.default, found, dtype)
+        node.replace_all_uses_with(found)
+        graph.erase_node(node)
+
+
+def _call(graph: torch.fx.Graph, target, *args) -> torch.fx.Node:
+    """A new node, which knows what its value looks like."""
+    node = graph.call_function(target, args)
+    node.meta["val"] = target(*[a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in args])
+    return node
+
+
+def _single(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> bool:
+    """One row times a matrix whose columns lie one after the other, as a layer's weights do."""
+    floats = (torch.float32, torch.float16, torch.bfloat16)
+    sizes = [n for n in (*x.shape, *w.shape) if isinstance(n, int)]
+    return len(sizes) == 4 and x.shape[0] == 1 and x.shape[1] >= 64 and w.stride()[0] == 1 and out.dtype in floats
+
+
 _ALIKE = {
     torch.ops.aten.view.default,
     torch.ops.aten.reshape.default,
@@ -71,6 +107,8 @@ class Passes(CustomGraphPass):
         if self.before is not None:
             self.before(graph)
         share_heads(graph)
+        if caps().kind == "gpu":
+            single_rows(graph)
 
     def uuid(self):
         before = self.before.uuid() if isinstance(self.before, CustomGraphPass) else repr(self.before)
