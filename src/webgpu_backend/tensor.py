@@ -7,6 +7,7 @@ name of torch that this rests on is in this file or in `frontend/device.py`.
 
 import ctypes
 from array import array
+from threading import get_ident
 
 import torch
 
@@ -321,7 +322,22 @@ def generation() -> int:
 # -- copies between the host and the device
 
 
+_forbidden: tuple[str, int] | None = None  # why this thread may not touch values, while it captures
+
+
+def forbid(why: str | None) -> None:
+    """From now on this thread may not read or write tensors' values; None ends that."""
+    global _forbidden
+    _forbidden = None if why is None else (why, get_ident())
+
+
+def _permitted() -> None:
+    if _forbidden is not None and _forbidden[1] == get_ident():
+        raise RuntimeError(_forbidden[0])
+
+
 def _real(block: Block) -> Block:
+    _permitted()
     if block.handle is None:
         raise Unplannable("the values of a tensor")
     return block
@@ -348,6 +364,7 @@ def _read(tensor: torch.Tensor, address: int) -> None:
 def write(tensor: torch.Tensor, host: torch.Tensor) -> None:
     """A host tensor's memory to a dense tensor's, laid out just so, in order with recorded work. The tensor starts at a
     multiple of four bytes and ends at one, or owns what follows up to there."""
+    _permitted()
     item = tensor.element_size()
     start, nbytes = tensor.storage_offset() * item, tensor.numel() * item
     block, address, whole = block_of(tensor), host.data_ptr(), nbytes & ~3

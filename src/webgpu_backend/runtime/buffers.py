@@ -91,6 +91,10 @@ class Pool:
             block.nbytes = nbytes
         return block
 
+    def give(self, block: Block) -> None:
+        """Back to where free blocks of its size are."""
+        heappush(block.heap, block.uid)
+
     def lose(self, block: Block, why: str) -> None:
         """What a block holds is lost, until it is given back."""
         free = block.heap

@@ -251,9 +251,11 @@ def compile_shader(source: str, *, trusted: bool = False):
 
 
 def __getattr__(name: str):
-    """`torch.webgpu.profiler`, imported by those who use it."""
+    """`torch.webgpu.profiler` and `torch.webgpu.graph`, imported by those who use them."""
     if name == "profiler":
         return import_module(f"{__package__}.profiler")
+    if name in ("graph", "WebGPUGraph"):
+        return getattr(import_module(f"{__package__}.capture"), name)
     raise AttributeError(f"module 'torch.webgpu' has no attribute {name!r}")
 
 

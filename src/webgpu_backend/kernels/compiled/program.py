@@ -40,6 +40,7 @@ class Source:
     length: int | str = 1
     along: bool = True
     loops: int = 1
+    kept: bool = False  # threads keep their elements from one loop to the next, a constant number of them
     joins: tuple = ()  # names of the states that a row's threads join, each with its fields and their types
 
 
@@ -128,6 +129,7 @@ def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) ->
         accessors=functions,
         source=source,
         lanes=lanes,
+        turns=-(-source.length // (4 * lanes)) if source.kept else 0,
         near=_near(source, lanes, caps),
         count=source.count if isinstance(source.count, int) else f"p.{source.count}",
         body=source.body.split("\n"),

@@ -4,12 +4,16 @@ Elementwise work is text for one `xindex`; a reduction is loops over `r0_index` 
 stores whose elements follow one another are done four at a time: they become a line before or after the four.
 """
 
+import re
 from contextlib import contextmanager
+from itertools import count
+from typing import NamedTuple
 
 import sympy
 import torch
 from torch._inductor.codegen.common import CSEVariable, DeferredLine, IndentedBuffer, SizeArg, TensorArg
 from torch._inductor.codegen.simd import SIMDKernel
+from torch._inductor.dependencies import MemoryDep
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 from torch.utils._sympy.symbol import SymT, free_symbol_is_type
@@ -18,10 +22,13 @@ from .... import tensor as T
 from ....kernels.compiled.access import FOURS, Operand
 from ....kernels.compiled.program import Source
 from ....kernels.text.expression import literal
+from ....plan import caps
 from . import printer, reductions
 from .values import Values, as_carrier, carrier_of, computed, named, type_of
 
-_REST = ("loads", "stores", "fours", "whole", "guarded", "reduction", "length", "along", "loops", "joins")
+_MARK = "//loop "
+KEPT = 4096  # longest row whose elements stay in registers
+_REST = ("loads", "stores", "fours", "whole", "guarded", "reduction", "length", "along", "loops", "joins", "kept")
 
 
 class Four:
@@ -33,6 +40,27 @@ class Four:
         self.name = name
         self.dtype = dtype
         self.buffer = buffer
+
+
+class Segment(NamedTuple):
+    """What a loop does with an element, and its loads and stores of four."""
+
+    inner: IndentedBuffer
+    loads: list[Four]
+    stores: list[Four]
+
+    def defined(self) -> set[str]:
+        return set(re.findall(r"^(?:let|var) (tmp\d+)\b", self.inner.getvalue(), re.M))
+
+    def used(self) -> set[str]:
+        text = self.inner.getvalue()
+        return set(re.findall(r"\btmp\d+\b", text)) - self.defined()
+
+
+def _reads_along(node) -> bool:
+    """Whether a reduction reads what lies side by side."""
+    reads = [d for d in node.read_writes.reads if isinstance(d, MemoryDep)] if node.is_reduction() else []
+    return any(d.var_names and d.index.coeff(d.var_names[-1]) == 1 for d in reads)
 
 
 class Kernel(SIMDKernel):
@@ -57,10 +85,13 @@ class Kernel(SIMDKernel):
         self.guarded = False
         self.loads4: dict[tuple, Four] = {}
         self.stores4: dict[tuple, Four] = {}
+        self.numbers = count()
         self.along = self.across = 0  # elements that follow one another along a reduction, or across rows
         self.accumulators = 0
-        self.loops = 0
         self.fours = self._fours()
+        self.types: dict[str, str] = {}  # of variables, in the text
+        self.segments: list[Segment] = []
+        self.keeping = self._keeps()
 
     def dtype_to_str(self, dtype: torch.dtype) -> str:
         return "i32"
@@ -77,6 +108,8 @@ class Kernel(SIMDKernel):
 
     def create_cse_var(self, *args, **kwargs) -> CSEVariable:
         var = super().create_cse_var(*args, **kwargs)
+        if var.dtype in T.DTYPES:
+            self.types[var.name] = type_of(var.dtype)
         if not self.inside_reduction and not self.masks:
             self.outside.add(var)
         return var
@@ -92,6 +125,13 @@ class Kernel(SIMDKernel):
     def _fours(self) -> bool:
         root = self._root()
         return not self.inside_reduction or V.graph.sizevars.statically_known_multiple_of(root.numel, 4)
+
+    def _keeps(self) -> bool:
+        """Whether a thread keeps what it has of a row, from one loop to the next, rather than compute it again."""
+        root = self._root()
+        if caps().kind != "gpu" or not self.inside_reduction or not self.fours or not self.numbered(root):
+            return False
+        return int(root.numel) <= KEPT and any(map(_reads_along, self.features.scheduler_nodes()))
 
     def _base(self, index: sympy.Expr) -> sympy.Expr | None:
         """The place of an index's first element, if the four elements of a turn follow one another from a multiple of
@@ -159,7 +199,7 @@ class Kernel(SIMDKernel):
         text = printer.text(self.rename_indexing(base))
         four = self.loads4.get((operand, text))
         if four is None:
-            four = Four(operand, text, f"four{len(self.loads4)}", dtype, name)
+            four = Four(operand, text, f"four{next(self.numbers)}", dtype, name)
             self.loads4[operand, text] = four
         self._use(operand, "R")
         return self.cse.generate(self.loads, f"{four.name}[lane4]", dtype=computed(dtype))
@@ -186,7 +226,7 @@ class Kernel(SIMDKernel):
         place = printer.text(self.rename_indexing(base))
         four = self.stores4.get((operand, place))
         if four is None:
-            four = Four(operand, place, f"result{len(self.stores4)}", dtype, name)
+            four = Four(operand, place, f"result{next(self.numbers)}", dtype, name)
             self.stores4[operand, place] = four
         self._use(operand, "W")
         self.stores.writeline(DeferredLine(name, f"{four.name}[lane4] = {text};"))
@@ -268,10 +308,11 @@ class Kernel(SIMDKernel):
             return
         if self.inside_reduction:
             self._loop()
-            self.cse.invalidate(self.outside)
+            if not self.keeping:
+                self.cse.invalidate(self.outside)
+                self.loads4.clear()
             self._root().cache_clear()
             self.loop_indexing.clear()
-            self.loads4.clear()
             self.stores4.clear()
         else:
             for part in (self.loads, self.compute, self.stores):
@@ -281,35 +322,75 @@ class Kernel(SIMDKernel):
             part.clear()
 
     def _loop(self) -> None:
-        """A loop over a row: this thread's share of it, four elements at a time where that may be."""
-        body = IndentedBuffer()
-        self.loops += 1
-        fours = bool(self.loads4 or self.stores4)
-        step = "LANES * 4" if fours else "LANES"
-        start = "lane * 4" if fours else "lane"
+        """A loop over a row: this thread's share of it, four elements at a time where that may be. Its text is made
+        when all of them are known."""
+        inner = IndentedBuffer()
+        self._inner(inner)
+        known = {four.name for segment in self.segments for four in segment.loads} if self.keeping else ()
+        loads = [four for four in self.loads4.values() if four.name not in known]
+        self.segments.append(Segment(inner, loads, list(self.stores4.values())))
+        self.body.writeline(f"{_MARK}{len(self.segments) - 1}")
+
+    def _looped(self, segment: "Segment") -> IndentedBuffer:
+        """The text of a loop that keeps nothing."""
+        body, fours = IndentedBuffer(), bool(segment.loads or segment.stores)
+        step, start = ("LANES * 4", "lane * 4") if fours else ("LANES", "lane")
         body.writeline(f"for (var r0_first = {start}; r0_first < row_end; r0_first += {step}) {{")
         with body.indent():
             if fours:
-                self._lines4(body)
+                self._lines4(body, segment, [], [])
             else:
                 body.writeline("let r0_index = r0_first;")
-                self._inner(body)
+                body.splice(segment.inner)
         body.writeline("}")
-        self.body.splice(body)
+        return body
 
-    def _lines4(self, body: IndentedBuffer) -> None:
-        for four in self.loads4.values():
+    def _kept(self, number: int, kept: set[str]) -> IndentedBuffer:
+        """The text of a loop whose values others need too."""
+        segment, body = self.segments[number], IndentedBuffer()
+        before = set().union(*(s.defined() for s in self.segments[:number])) & segment.used()
+        after = segment.defined() & set().union(*(s.used() for s in self.segments[number + 1 :]))
+        kept |= after
+        body.writeline("for (var turn = 0; turn < TURNS; turn++) {")
+        with body.indent():
+            body.writeline("let r0_first = (turn * LANES + lane) * 4;")
+            body.writeline("if (r0_first < row_end) {")
+            with body.indent():
+                taken = [f"let {v} = kept_{v}[turn * 4 + lane4];" for v in sorted(before)]
+                given = [f"kept_{v}[turn * 4 + lane4] = {v};" for v in sorted(after)]
+                self._lines4(body, segment, taken, given)
+            body.writeline("}")
+        body.writeline("}")
+        return body
+
+    def _lines4(self, body: IndentedBuffer, segment: "Segment", taken: list[str], given: list[str]) -> None:
+        for four in segment.loads:
             body.writeline(f"let {four.name} = read4_{four.operand}({four.base} + r0_first);")
-        for four in self.stores4.values():
+        for four in segment.stores:
             body.writeline(DeferredLine(four.buffer, f"var {four.name}: vec4<{type_of(four.dtype)}>;"))
         body.writeline("for (var lane4 = 0; lane4 < 4; lane4++) {")
         with body.indent():
             body.writeline("let r0_index = r0_first + lane4;")
-            self._inner(body)
+            body.writelines(taken)
+            body.splice(segment.inner)
+            body.writelines(given)
         body.writeline("}")
-        for four in self.stores4.values():
+        for four in segment.stores:
             line = f"write4_{four.operand}({four.base} + r0_first, {four.name}, 2147483647);"
             body.writeline(DeferredLine(four.buffer, line))
+
+    def _assembled(self) -> str:
+        """The body with its loops."""
+        kept: set[str] = set()
+        loops = [
+            (self._kept(n, kept) if self.keeping else self._looped(segment)).getvalue()
+            for n, segment in enumerate(self.segments)
+        ]
+        lines = [f"var kept_{v}: array<{self.types[v]}, TURNS * 4>;" for v in sorted(kept)]
+        for line in self.body.getvalue().split("\n"):
+            mark = line.strip()
+            lines.append(loops[int(mark.removeprefix(_MARK))].rstrip() if mark.startswith(_MARK) else line)
+        return "\n".join(lines)
 
     def _inner(self, body: IndentedBuffer) -> None:
         for part in (self.loop_indexing, self.loads, self.compute, self.stores):
@@ -350,17 +431,17 @@ class Kernel(SIMDKernel):
         )
         sizes = tuple(n for n, _ in self.sizes())
         total = sympy_product([t.numel for t in self.range_trees if not t.is_reduction])
-        count = int(total) if isinstance(total, (int, sympy.Integer)) else f"{self.range_trees[0].prefix}numel"
+        amount = int(total) if isinstance(total, (int, sympy.Integer)) else f"{self.range_trees[0].prefix}numel"
         known = "".join(f"let {s} = p.{s};\n" for s in (s.partition(":")[0] for s in sizes))
         rest = dict(functions="\n".join(self.helpers.values()), guarded=self.guarded)
         if self.features.is_reduction():
             root = self._root()
             length = int(root.numel) if self.numbered(root) else f"{root.prefix}numel"
             body = known + f"let row_end = select(0, {length}, live);\n"
-            body += self.indexing_code.getvalue() + self.body.getvalue()
-            rest |= dict(length=length, along=self.along >= self.across, loops=self.loops)
+            body += self.indexing_code.getvalue() + self._assembled()
+            rest |= dict(length=length, along=self.along >= self.across, loops=len(self.segments), kept=self.keeping)
             rest["joins"] = tuple(self.joins.values())
-            return Source(name, operands, sizes, count, body, reduction=True, **rest)
+            return Source(name, operands, sizes, amount, body, reduction=True, **rest)
         fours = bool(self.loads4 or self.stores4)
         body = known + self.indexing_code.getvalue() + self.body.getvalue()
         loads = [f"let {f.name} = read4_{f.operand}({f.base} + first);" for f in self.loads4.values()]
@@ -368,10 +449,10 @@ class Kernel(SIMDKernel):
         for f in self.stores4.values():
             if not self._removed(f.buffer):
                 loads.append(f"var {f.name}: vec4<{type_of(f.dtype)}>;")
-                end = count if isinstance(count, int) else f"p.{count}"
+                end = amount if isinstance(amount, int) else f"p.{amount}"
                 stores.append(f"write4_{f.operand}({f.base} + first, {f.name}, {f.base} + {end});")
-        whole = isinstance(count, int) and count % 4 == 0
-        return Source(name, operands, sizes, count, body, loads=tuple(loads), stores=tuple(stores), fours=fours,
+        whole = isinstance(amount, int) and amount % 4 == 0
+        return Source(name, operands, sizes, amount, body, loads=tuple(loads), stores=tuple(stores), fours=fours,
                       whole=whole, **rest)  # fmt: skip
 
     def codegen_kernel(self, name=None) -> str:
