@@ -24,6 +24,8 @@ ACCELERATE = "accelerate 1.15"
 TRANSFORMERS = "transformers 5.22"
 SAFETENSORS = "safetensors 0.8"
 LIGHTNING = "lightning 2.6"
+TORCHAO = "torchao 0.18"
+_AO = "torchao.quantization"
 
 
 class Row(NamedTuple):
@@ -212,8 +214,9 @@ ROWS: tuple[Row, ...] = (
     # -- torch.compile: replays by the backend's name; by Inductor with our code generator, which is made of its parts
     Row("torch._dynamo.backends.registry", "has register_backend", "graphs.backend:registered",
         "torch.compile(backend='webgpu')", TORCH, when="torch._dynamo.backends.registry"),
-    Row("torch._dynamo.trace_rules", "has add", "graphs.backend:untraced", "kernels that are called between two graphs",
-        TORCH, when="torch._dynamo.trace_rules"),
+    Row("torch._dynamo.trace_rules", "has add get_legacy_mod_inlinelist", "graphs.backend:untraced",
+        "kernels that are called between two graphs, and modules that graphs are made of", TORCH,
+        when="torch._dynamo.trace_rules"),
     Row("torch._inductor.compile_fx.compile_fx",
         "takes model_ example_inputs_", "graphs.backend:in_place_of_inductor", "torch.compile by its defaults", TORCH,
         when="torch._inductor.compile_fx", everywhere=True),
@@ -285,6 +288,19 @@ ROWS: tuple[Row, ...] = (
             "transformers.generation.configuration_utils"),
     Row("transformers.utils.import_utils.is_torch_bf16_gpu_available", "()", "integrations.packages:bf16_available",
         "the Trainer in bfloat16", TRANSFORMERS, when="transformers.utils.import_utils", everywhere=True),
+    Row(f"{_AO}.quant_api._int4_weight_only_quantize_tensor", "(weight, config)", "integrations.torchao:int4_weights",
+        "Int4WeightOnlyConfig on the device", TORCHAO, when=f"{_AO}.quant_api"),
+    Row(f"{_AO}.quantize_.workflows.int8.int8_tensor.Int8Tensor", "has implements implements_torch_function "
+        "_TORCH_FN_TABLE", "integrations.torchao:int8_linear", "weights of eight bits that are multiplied as they are",
+        TORCHAO, when=f"{_AO}.quantize_.workflows.int8.int8_tensor"),
+    Row("torchao.kernel.intmm.safe_int_mm", "(input, mat2)", "integrations.torchao:int_product",
+        "products of eight bits that are multiplied as they are", TORCHAO, when="torchao.kernel.intmm",
+        everywhere=True),
+    _relied(f"{_AO}.quantize_.workflows.int4.int4_tile_packed_to_4d_tensor", "has Int4TilePackedTo4dTensor "
+            "Int4ChooseQParamsAlgorithm MappingType _choose_qparams_affine_tinygemm _quantize_affine_tinygemm "
+            "_choose_qparams_and_quantize_affine_hqq pack_tinygemm_scales_and_zeros",
+            "Int4WeightOnlyConfig on the device", TORCHAO,
+            f"{_AO}.quantize_.workflows.int4.int4_tile_packed_to_4d_tensor"),
     *(
         row
         for package in ("lightning.pytorch", "pytorch_lightning")

@@ -3,9 +3,8 @@
 import copy
 from collections.abc import Callable
 from functools import cache, wraps
-from importlib import import_module
 from operator import attrgetter
-from pkgutil import iter_modules
+from pathlib import Path
 
 import torch
 from torch.nn import Parameter
@@ -116,23 +115,14 @@ def registered(registry):
     return registry
 
 
-_TRACED = "webgpu_backend.frontend.integrations.encoder"
+_TRACED = ("integrations/encoder.py", "integrations/torchao.py", "quantized/modules.py")
 
 
 def untraced(trace_rules):
-    """Kernels called between two graphs are no code to compile. What stands in for a method of a module is: `_TRACED`
-    and the packages around it are left out."""
-
-    def add(package: str, way: tuple[str, ...]) -> None:
-        for module in iter_modules(import_module(package).__path__):
-            name = f"{package}.{module.name}"
-            if module.name != way[0]:
-                trace_rules.add(name)
-            elif len(way) > 1:
-                add(name, way[1:])
-
-    root, *way = _TRACED.split(".")
-    add(root, tuple(way))
+    """Kernels called between two graphs are no code to compile. What stands in for a method or module is: `_TRACED`."""
+    trace_rules.add(__package__.partition(".")[0])
+    for file in _TRACED:
+        trace_rules.get_legacy_mod_inlinelist().add((Path(__file__).parents[1] / file).as_posix())
     return trace_rules
 
 

@@ -37,7 +37,8 @@ def weight_int8pack_mm(self, mat2, scales):
     _check(mat2.dim() == 2 and mat2.shape[1] == self.shape[1], f"{name} : expect B.size(1) == {self.shape[1]}")
     n, k = mat2.shape
     _check(scales.dim() == 1 and scales.shape[0] == n, f"{name} : expect scales to be 1d tensor with size {n}")
-    _check(scales.dtype == self.dtype, f"expected scalar type {self.dtype} but found {scales.dtype}")
+    same = scales.dtype in (self.dtype, torch.float32)
+    _check(same, f"{name} : expect scales to be {self.dtype} or float32, but found {scales.dtype}")
     if k % PIECE:
         wide = torch.mm(self.float(), mat2.t().float())
         return (wide * scales.float()).to(self.dtype)
