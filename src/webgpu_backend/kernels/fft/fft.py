@@ -5,7 +5,7 @@ import math
 from functools import cache, lru_cache
 from struct import Struct
 
-from ...dtypes import COMPLEX64, FLOAT32
+from ...dtypes import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64
 from ...program import Caps, Step
 from ..layout import WORKGROUP
 from ..text import by_index
@@ -34,19 +34,21 @@ def padded_length(length: int) -> int:
 
 
 def plan_pass(
-    radix: int, elements: int, length: int, inner: int, done: int, forward: bool, scale: float, offset: int, caps: Caps
-) -> Step:
+    radix: int, elements: int, length: int, inner: int, done: int, forward: bool, scale: float, offset: int,
+    double: bool, caps: Caps,
+) -> Step:  # fmt: skip
     """One pass over all elements, after passes whose radices multiply to `done`."""
     sign = 1.0 if forward else -1.0
-    return _pass(radix, caps).step(caps, elements // radix, length, inner, done, sign, scale, offset)
+    return _pass(radix, double, caps).step(caps, elements // radix, length, inner, done, sign, scale, offset)
 
 
 @cache
-def _pass(radix: int, caps: Caps) -> Kernel:
+def _pass(radix: int, double: bool, caps: Caps) -> Kernel:
     fields = ("n", "length", "inner", "done", "sign: f32", "scale: f32")
-    face = by_index.interface((("a", COMPLEX64),), (("out", COMPLEX64),), "e", fields, caps)
+    element = COMPLEX128 if double else COMPLEX64
+    face = by_index.interface((("a", element),), (("out", element),), "e", fields, caps, double=double)
     program = render_program(
-        f"fft_radix{radix}", "fft/fft.wgsl", face.fields, face.bindings, caps,
+        f"fft_radix{radix}_{element.short}", "fft/fft.wgsl", face.fields, face.bindings, caps, double=double,
         kind="pass", radix=radix, butterfly=_butterfly(radix), **face.accessors,
     )  # fmt: skip
     return Kernel(program, face.pack, WORKGROUP[caps.kind])
@@ -113,10 +115,11 @@ def halves(length: int, load: str, caps: Caps) -> tuple[int, Kernel, Kernel] | N
 
 
 @cache
-def kernel(kind: str, caps: Caps) -> Kernel:
-    reads = {"chirp": (), "chirp_mul": (("a", COMPLEX64), ("b", COMPLEX64))}.get(kind, (("a", COMPLEX64),))
-    writes = (("out", FLOAT32 if kind == "real" else COMPLEX64),)
-    return by_index.kernel(f"fft_{kind}", "fft/fft.wgsl", reads, writes, FIELDS, caps, names=(("kind", kind),))
+def kernel(kind: str, double: bool, caps: Caps) -> Kernel:
+    real, element = (FLOAT64, COMPLEX128) if double else (FLOAT32, COMPLEX64)
+    reads = {"chirp": (), "chirp_mul": (("a", element), ("b", element))}.get(kind, (("a", element),))
+    writes, names = (("out", real if kind == "real" else element),), (("kind", kind),)
+    return by_index.kernel(f"fft_{kind}", "fft/fft.wgsl", reads, writes, FIELDS, caps, names=names, double=double)
 
 
 def _butterfly(radix: int) -> list[str]:

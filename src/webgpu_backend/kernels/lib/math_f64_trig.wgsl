@@ -116,7 +116,7 @@ fn f64_trig_reduce(x: f64) -> vec3<f64> {
 }
 
 // (sin(r) - r) / r^3 for z = r^2.
-fn f64_sin_poly(z: f64) -> f64 {
+fn f64_sin_series(z: f64) -> f64 {
   var p = -7.586543634101805e-13lf;
   p = p * z + 1.6058529011960855e-10lf;
   p = p * z - 2.5052106215978872e-08lf;
@@ -128,7 +128,7 @@ fn f64_sin_poly(z: f64) -> f64 {
 }
 
 // (cos(r) - 1 + z / 2) / z^2 for z = r^2.
-fn f64_cos_poly(z: f64) -> f64 {
+fn f64_cos_series(z: f64) -> f64 {
   var p = -1.1382408754153112e-11lf;
   p = p * z + 2.0876143159909436e-09lf;
   p = p * z - 2.755731725679604e-07lf;
@@ -138,11 +138,22 @@ fn f64_cos_poly(z: f64) -> f64 {
   return p;
 }
 
+// The sine and the cosine of |r| <= pi/4.
+fn f64_sin_poly(r: f64) -> f64 {
+  let z = r * r;
+  return r + r * z * f64_sin_series(z);
+}
+
+fn f64_cos_poly(r: f64) -> f64 {
+  let z = r * r;
+  return 1.0lf - (0.5lf * z - z * z * f64_cos_series(z));
+}
+
 // sin(h + l) as the sum of two, the first of 26 bits; |h| <= pi/4.
 fn f64_sin_parts(h: f64, l: f64) -> vec2<f64> {
   let r = h + l;
   let z = r * r;
-  return vec2<f64>(h, l + r * z * f64_sin_poly(z));
+  return vec2<f64>(h, l + r * z * f64_sin_series(z));
 }
 
 fn f64_cos_parts(h: f64, l: f64) -> vec2<f64> {
@@ -150,7 +161,7 @@ fn f64_cos_parts(h: f64, l: f64) -> vec2<f64> {
   let z = r * r;
   let w = 0.5lf * h * h;
   let wh = f64_head(w);
-  return vec2<f64>(1.0lf - wh, z * z * f64_cos_poly(z) - ((w - wh) + l * (h + 0.5lf * l)));
+  return vec2<f64>(1.0lf - wh, z * z * f64_cos_series(z) - ((w - wh) + l * (h + 0.5lf * l)));
 }
 
 // The sine of the q-th quadrant's h + l.

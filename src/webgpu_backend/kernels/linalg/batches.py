@@ -114,6 +114,10 @@ KERNELS = {
 }  # fmt: skip
 
 
+def is_double(dtype: DType) -> bool:
+    return dtype.carrier in ("f64", "c128")
+
+
 def team_size(work: int, caps: Caps) -> int:
     """Threads for a matrix of so many rows; few on a software adapter, where a barrier runs every thread in turn."""
     if caps.kind == "cpu":
@@ -144,7 +148,8 @@ def near_of(name: str, n: int, dtype: DType, caps: Caps) -> tuple[int, int] | No
     """Rows for which a GPU's `name` has room in workgroup memory, and its threads, for matrices of n rows."""
     width = next((w for w in (16, 32, 64) if n <= w), 0)
     threads = min(width * width // 4, 256)
-    room = width * (width + 1) * dtype.size * (1 if name == "svdvals_near" else 2) + threads * 16 + 64
+    sums = threads * (32 if is_double(dtype) else 16)
+    room = width * (width + 1) * dtype.size * (1 if name == "svdvals_near" else 2) + sums + 64
     return (width, threads) if caps.kind == "gpu" and width and room <= caps.workgroup_bytes else None
 
 
@@ -164,7 +169,8 @@ def _params(kernel: Kernel, batch: int, matrices: tuple[Matrices, ...], scalars:
 
 @cache
 def _program(name: str, dtype: DType, workgroup: int, width: int, rows: int, caps: Caps) -> Program:
-    kernel, complex_ = KERNELS[name], dtype.name == "complex64"
+    kernel, complex_ = KERNELS[name], dtype.name.startswith("complex")
+    double = is_double(dtype)
     element = "vec2<f32>" if complex_ else "f32"
     word = {"r": "read", "w": "read_write"}
     bindings = [(n, word[a], f"array<{element}>") for n, a in kernel.matrices]
@@ -173,6 +179,7 @@ def _program(name: str, dtype: DType, workgroup: int, width: int, rows: int, cap
     return render_program(
         f"{name}_{dtype.short}_{workgroup}{kept}", kernel.template,
         ["batch", *kernel.scalars, *(f"{matrix}_{f}" for matrix, _ in kernel.matrices for f in "obrc")], bindings, caps,
+        double=double, ulp=2.0**-52 if double else 2.0**-23, least=2.0**-1022 if double else 2.0**-126,
         name=name, element=element, complex=complex_, workgroup=workgroup, longest=LONGEST,
         side=16 if workgroup >= 256 else 8, width=width, rows=rows, columns=COLUMNS, tile=TILE,
     )  # fmt: skip

@@ -18,24 +18,27 @@ def norm_of(power: float) -> str:
 
 
 def plan(
-    pairs: bool, backward: bool, power: float, threads: int, sizes: tuple[int, int, int], offsets, caps: Caps
-) -> Step:
+    pairs: bool, backward: bool, power: float, threads: int, sizes: tuple[int, int, int], offsets, double: bool,
+    caps: Caps,
+) -> Step:  # fmt: skip
     """`sizes` are the rows, the other rows and their width; `offsets` are where x, y, grad and the distances begin.
     Binds those of them that there are, and the result."""
     norm = norm_of(power)
-    params = packed([threads, *sizes, *offsets]) + pack("<f", power if norm in ("low", "high") else 0.0)
-    return Step(_program(pairs, backward, norm, caps), params, grid(threads, caps))
+    number = pack("<d" if double else "<f", power if norm in ("low", "high") else 0.0)
+    params = packed([threads, *sizes, *offsets]) + number
+    return Step(_program(pairs, backward, norm, double, caps), params, grid(threads, caps))
 
 
 @cache
-def _program(pairs: bool, backward: bool, norm: str, caps: Caps) -> Program:
+def _program(pairs: bool, backward: bool, norm: str, double: bool, caps: Caps) -> Program:
     names = ["x"] + ([] if pairs else ["y"]) + (["grad", "dist"] if backward else [])
     return render_program(
-        f"{'pdist' if pairs else 'cdist'}{'_backward' if backward else ''}_{norm}",
+        f"{'pdist' if pairs else 'cdist'}{'_backward' if backward else ''}_{norm}{'_f64' if double else ''}",
         "linalg/distance.wgsl",
         _FIELDS,
         [*((n, "read", "array<f32>") for n in names), ("out", "read_write", "array<f32>")],
         caps,
+        double=double,
         pairs=pairs,
         backward=backward,
         norm=norm,

@@ -62,7 +62,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
         x[xo + r * n] = vec2<f32>(0.0);
     }
     // The least that is divided by, where the largest element is 1; vectors are kept from growing without bounds.
-    let least = max(1.1920929e-7 * sum_of(value), 1e-20);
+    let least = max({{ ulp }} * sum_of(value), {{ least ** 0.5 }});
     var r = top;
     while (r > 0u) {
         r--;
@@ -85,8 +85,8 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
             let a12 = h(r - 1u, r);
             let a21 = h(r, r - 1u);
             var det = times(a11, a22) - vec2<f32>(a12 * a21, 0.0);
-            if (sum_of(det) < max(least * least, 1e-24)) {
-                det = vec2<f32>(max(least * least, 1e-24), 0.0);
+            if (sum_of(det) < max(least * least, {{ least }})) {
+                det = vec2<f32>(max(least * least, {{ least }}), 0.0);
             }
             let x1 = c64_div(times(s1, a22) - a12 * s, det);
             let x2 = c64_div(times(a11, s) - a21 * s1, det);

@@ -14,7 +14,7 @@
                 if (ij.y < p.n) {
                     let gamma = a[o + ij.x * p.a_r + ij.y * p.a_c];
                     let g = select(0.0, magnitude(gamma), !is_zero(gamma));
-                    if (g > 5e-8) {
+                    if (g > {{ 0.42 * ulp }}) {
                         atomicStore(&moved, 1u);
                         r = rotation(re(a[o + ij.x * (p.a_r + p.a_c)]), re(a[o + ij.y * (p.a_r + p.a_c)]), g);
                         u = cj(phase(gamma));

@@ -31,7 +31,7 @@ var<workgroup> rotations: array<vec4<f32>, {{ width // 2 }}>;
                 if (ij.y < p.n) {
                     let gamma = near[ij.x * {{ pitch }}u + ij.y];
                     let g = select(0.0, magnitude(gamma), !is_zero(gamma));
-                    if (g > 5e-8) {
+                    if (g > {{ 0.42 * ulp }}) {
                         atomicStore(&moved, 1u);
                         r = rotation(re(near[ij.x * {{ pitch + 1 }}u]), re(near[ij.y * {{ pitch + 1 }}u]), g);
                         u = cj(phase(gamma));

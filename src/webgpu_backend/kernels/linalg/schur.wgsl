@@ -5,7 +5,7 @@
 // From Hessenberg to Schur form: LAPACK's {{ "clahqr" if complex else "slahqr" }}, whose deflations give eigenvalues their order. All threads
 // compute the scalars of a step, and share its rows and columns. state: the end of what has not converged, steps since
 // the last deflation, and the range of the matrix.
-const ULP = 1.1920929e-7;
+const ULP: f32 = {{ ulp }};
 var<private> ao: u32;
 var<private> zo: u32;
 
@@ -337,7 +337,7 @@ fn settle(t: u32, l: u32, i: u32) {
         let least = min(abs(bb), abs(cc)) * sign_of(bb) * sign_of(cc);
         let scale = max(abs(half), most);
         let disc = (half / scale) * half + (most / scale) * least;
-        if (disc >= 4.0 * 5.9604645e-8) {
+        if (disc >= 4.0 * 0.5 * ULP) {
             let x = half + sign_of(half) * sqrt(scale) * sqrt(disc);
             aa = dd + x;
             dd = dd - (most / x) * least;
@@ -423,7 +423,7 @@ fn settle(t: u32, l: u32, i: u32) {
     var kicks = state[4u * b + 1u];
     let first = state[4u * b + 2u];
     let end = state[4u * b + 3u];
-    let small = 1.1754944e-38 * (f32(end - first) / ULP);
+    let small = {{ least }} * (f32(end - first) / ULP);
     meet();
 {% if complex %}
     if (p.fresh != 0u) {

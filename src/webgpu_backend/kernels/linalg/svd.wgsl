@@ -20,7 +20,7 @@
                     }
                     let g = select(0.0, magnitude(gamma), !is_zero(gamma));
                     // Two roots: the product of two squares may underflow.
-                    if (g > 1.2e-7 * sqrt(f32(p.m)) * sqrt(alpha) * sqrt(beta) && g > 1e-36) {
+                    if (g > {{ ulp }} * sqrt(f32(p.m)) * sqrt(alpha) * sqrt(beta) && g > {{ 100 * least }}) {
                         atomicStore(&moved, 1u);
                         let r = rotation(alpha, beta, g);
                         let u = cj(phase(gamma));

@@ -53,7 +53,7 @@ var<workgroup> parts: array<vec4<f32>, {{ workgroup }}>;
                 let gamma = {{ "sum.zw" if complex else "sum.z" }};
                 let g = select(0.0, magnitude(gamma), !is_zero(gamma));
                 // Two roots: the product of two squares may underflow.
-                if (g > 1.2e-7 * sqrt(f32(p.n)) * sqrt(sum.x) * sqrt(sum.y) && g > 1e-36) {
+                if (g > {{ ulp }} * sqrt(f32(p.n)) * sqrt(sum.x) * sqrt(sum.y) && g > {{ 100 * least }}) {
                     atomicStore(&moved, 1u);
                     let r = rotation(sum.x, sum.y, g);
                     let u = cj(phase(gamma));

@@ -24,6 +24,7 @@ class Sizes(NamedTuple):
     states: int
     blank: int
     zero_infinity: bool
+    double: bool
 
 
 def plan_walk(kind: str, sizes: Sizes, caps: Caps) -> Plan:
@@ -31,7 +32,7 @@ def plan_walk(kind: str, sizes: Sizes, caps: Caps) -> Plan:
     as the trips of a thread ask for."""
     threads = THREADS[caps.kind]
     chunk = max(1, TRIPS[caps.kind] // (1 + -(-sizes.states // threads)))
-    program, where = _program(kind, threads, caps), spread(sizes.batch, caps)
+    program, where = _program(kind, threads, sizes.double, caps), spread(sizes.batch, caps)
     ranges = [(first, min(first + chunk, sizes.steps)) for first in range(0, sizes.steps, chunk)]
     return Plan(tuple([Step(program, _params(sizes, sizes.batch, *some), where, (0, 1, 2, 3)) for some in ranges]))
 
@@ -39,17 +40,18 @@ def plan_walk(kind: str, sizes: Sizes, caps: Caps) -> Plan:
 def plan_each(kind: str, sizes: Sizes, caps: Caps) -> Step:
     """loss: a thread per sequence; gather: per sequence and step; finish: per element of the gradient."""
     n = {"loss": 1, "gather": sizes.steps, "finish": sizes.steps * sizes.classes}[kind] * sizes.batch
-    return Step(_program(kind, WORKGROUP[caps.kind], caps), _params(sizes, n), grid(n, caps))
+    return Step(_program(kind, WORKGROUP[caps.kind], sizes.double, caps), _params(sizes, n), grid(n, caps))
 
 
 def _params(sizes: Sizes, n: int, first: int = 0, last: int = 0) -> bytes:
-    *counts, zero_infinity = sizes
+    *counts, zero_infinity, _ = sizes
     return packed([n, *counts, first, last, zero_infinity])
 
 
 @cache
-def _program(kind: str, workgroup: int, caps: Caps) -> Program:
+def _program(kind: str, workgroup: int, double: bool, caps: Caps) -> Program:
     bindings = [("lengths", "read", "array<u32>"), ("labels", "read", "array<i32>")]
     bindings += [(name, "read", "array<f32>") for name in ("x", *_READ.get(kind, ()))]
     bindings.append(("out", "read_write", "array<f32>"))
-    return render_program(f"ctc_{kind}_f32", "loss/ctc.wgsl", _FIELDS, bindings, caps, kind=kind, workgroup=workgroup)
+    name, names = f"ctc_{kind}_{'f64' if double else 'f32'}", {"kind": kind, "workgroup": workgroup}
+    return render_program(name, "loss/ctc.wgsl", _FIELDS, bindings, caps, double=double, **names)

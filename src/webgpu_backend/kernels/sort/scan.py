@@ -4,7 +4,7 @@ scanned first. The order of combination depends on the shape alone, so results r
 from functools import cache
 from typing import NamedTuple
 
-from ...dtypes import INT32, WGSL_TYPE, DType, Unsupported, carrier
+from ...dtypes import INT32, WGSL_TYPE, DType, carrier
 from ...program import Caps, Step
 from ..text import elements
 from ..text.by_index import Kernel, from_u32, function, interface
@@ -98,11 +98,10 @@ def _kernel(
         load4, lanes = elements.read4(source, "b_a", "g", "v", caps)
         load4 = load4, [convert(x, carrier(source, caps), c) for x in lanes]
         store4 = elements.write4(out, "b_out", "g", [convert(f"y{k}", c, carrier(out, caps)) for k in range(4)], caps)
-    logs = op == "logcumsumexp" and ("inside" if source.name == "complex64" else "first")
+    logs = op == "logcumsumexp" and ("inside" if source.name.startswith("complex") else "first")
+    double = logs and source.carrier in ("f64", "c128")
     if logs:
-        if carrier(source, caps) == "f64":
-            raise Unsupported("webgpu: logcumsumexp has no kernel for float64")
-        c = "c64"
+        c = "c128" if double else "c64"
     workgroup = WORKGROUP[kind][caps.kind]
     tags = "_".join(d.short for _, d in (*reads, *writes))
     program = render_program(
@@ -111,8 +110,8 @@ def _kernel(
         combine="" if logs else _combine(op, c, caps), kind=kind, paired=paired, indexed=indexed, total=total,
         carried=carried is not None, C=c, T=WGSL_TYPE[c], workgroup=workgroup, per=PER_THREAD, index_dtype=index,
         index=lambda value, dtype: from_u32(value, dtype, caps), steps=_steps(workgroup),
-        logs=logs, raw=out.name == "complex64", parts=parts, vector=vector, load4=load4, store4=store4,
-        **face.accessors,
+        logs=logs, double=double, raw=out.name.startswith("complex"), parts=parts, vector=vector, load4=load4,
+        store4=store4, **face.accessors,
     )  # fmt: skip
     return Kernel(program, face.pack, 1 if kind == "row" else workgroup)
 

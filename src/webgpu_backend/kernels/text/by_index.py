@@ -60,10 +60,17 @@ def function(name: str, source: str, types: dict[str, str], result: str, caps: C
 
 
 def interface(
-    reads: Operands, writes: Operands, modes: str, fields: tuple[str, ...], caps: Caps, fours: str = ""
+    reads: Operands,
+    writes: Operands,
+    modes: str,
+    fields: tuple[str, ...],
+    caps: Caps,
+    fours: str = "",
+    double: bool = False,
 ) -> Interface:
     """Every operand read has a parameter `<name>_o`, the offset of its first element. Fields are u32 unless they say
-    `name: f32`. `modes` has a letter per written operand; the operand named in `fours` is read in groups of four."""
+    `name: f32`. `modes` has a letter per written operand; the operand named in `fours` is read in groups of four;
+    `double` as in `render_program`."""
     fields = [*fields, *(f"{name}_o" for name, _ in reads)]
     bindings, accessors = [], {}
     for name, dtype in reads:
@@ -73,7 +80,7 @@ def interface(
     for (name, dtype), mode in zip(writes, modes):
         bindings.append((f"b_{name}", "read_write", elements.array_type(dtype, mode, caps)))
         accessors[name] = _writer(name, dtype, caps)
-    codes = {"": "I", "i32": "i", "f32": "f"}
+    codes = {"": "I", "i32": "i", "f32": "d" if double else "f"}
     packer = Struct("<" + "".join([codes[field.partition(": ")[2]] for field in fields]))
     return Interface(fields, bindings, accessors, packer)
 
@@ -113,12 +120,13 @@ def kernel(
     caps: Caps,
     lanes: int = 0,
     names: tuple[tuple[str, object], ...] = (),
+    double: bool = False,
 ) -> Kernel:
     """An indexed kernel; its first parameter is `n`, the number of output elements."""
     simple = all(plain(d, caps) for _, d in writes)
     lanes = 4 if not simple else lanes or LANES[caps.kind]
     mode = "v" if lanes == 4 else "e"
-    face = interface(reads, writes, mode * len(writes), ("n", *fields), caps)
+    face = interface(reads, writes, mode * len(writes), ("n", *fields), caps, double=double)
     carriers = [carrier(d, caps) for _, d in writes]
     many = len(writes) > 1
     program = render_program(
@@ -127,6 +135,7 @@ def kernel(
         face.fields,
         face.bindings,
         caps,
+        double=double,
         result="R" if many else WGSL_TYPE[carriers[0]],
         members=[f"{n}: {WGSL_TYPE[c]}" for (n, _), c in zip(writes, carriers)] if many else [],
         lanes=lanes,

@@ -21,6 +21,13 @@ def doubled(text: str) -> str:
     return _LITERAL.sub(_number, text)
 
 
+def double_text(body: str, parameters: list[str]) -> str:
+    """A kernel's text, whose f32 parameters are two words each."""
+    for name in parameters:
+        body = re.sub(rf"\bp\.{name}\b", f"f64_load(p.{name}_lo, p.{name}_hi)", body)
+    return doubled(body)
+
+
 def _number(literal: re.Match) -> str:
     text = literal[1]
     return f"{float.fromhex(text) if text.startswith('0x') else float(text)!r}lf"

@@ -11,6 +11,7 @@ from ... import kernels
 from ...program import Caps, Program
 from ..layout import GROUPS, WORKGROUP
 from . import library
+from .double import double_text
 
 Binding = tuple[str, str, str]  # a buffer: its name, `read` or `read_write`, and the type of its elements' array
 
@@ -44,25 +45,34 @@ def render_program(
     /,
     guarded: bool = False,
     declarations: Iterable[str] = (),
+    double: bool = False,
     **names,
 ) -> Program:
     """The program of a template that includes `text/interface.wgsl`, which declares its parameters and buffers.
 
     A field is a word of the parameters: `name: type`, or the name alone of a u32. `declarations` are lines that follow
-    the buffers. `names` are what else the template asks for; the usual `workgroup` (threads) and `groups` (of four
-    elements for each thread) go without saying.
+    the buffers. With `double` what is f32 in the text and the parameters is f64. `names` are what else the template
+    asks for; the usual `workgroup` (threads) and `groups` (of four elements for each thread) go without saying.
     """
     fields, bindings = [field if ":" in field else f"{field}: u32" for field in fields], list(bindings)
+    singles = [field.partition(":")[0] for field in fields if double and field.endswith(": f32")]
+    fields = [part for field in fields for part in _words(field, singles)]
     names = {"workgroup": WORKGROUP[caps.kind], "groups": GROUPS[caps.kind], **names}
     head = {"fields": fields, "bindings": bindings, "declarations": declarations, "guarded": guarded}
-    text = _text(template, caps, **head, **names)
+    body = _environment().get_template(template).render(caps=caps, **head, **names)
+    text = _whole(double_text(body, singles) if double else body, caps)
     access = "".join(["r" if access == "read" else "w" for _, access, _ in bindings])
     return Program(name, text, access, 4 * len(fields), guarded=guarded)
 
 
-def _text(template: str, caps: Caps, **names) -> str:
-    """The whole shader: `enable` directives, library functions, then the template."""
-    body = _environment().get_template(template).render(caps=caps, **names)
+def _words(field: str, singles: list[str]) -> list[str]:
+    """A field, or the two words of one that is float64."""
+    name = field.partition(":")[0]
+    return [f"{name}_lo: u32", f"{name}_hi: u32"] if name in singles else [field]
+
+
+def _whole(body: str, caps: Caps) -> str:
+    """The whole shader: `enable` directives, library functions, then the template's text."""
     parts = []
     if caps.f16 and ("<f16>" in body or "f16(" in body):
         parts.append("enable f16;\n")

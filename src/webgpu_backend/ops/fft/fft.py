@@ -16,6 +16,12 @@ from ..oversize import by_free_dimension
 from ..sort.scan import blocks_of
 from ..table import composed, custom
 
+_DOUBLE = (torch.float64, torch.complex128)
+
+
+def _spectrum_dtype(x: torch.Tensor) -> torch.dtype:
+    return torch.complex128 if x.dtype in _DOUBLE else torch.complex64
+
 
 def _scale(normalization: int, count: int) -> float:
     """torch's fft_norm_mode: 0 none, 1 by the root of the number of elements, 2 by that number."""
@@ -30,7 +36,7 @@ def _launch(kernel, x: torch.Tensor, out: torch.Tensor, count: int, inner: int, 
 def _local(x: torch.Tensor, sizes, out_shape, load: str, store: str, forward: bool, scale: float):
     """The transform in one dispatch, with what comes before and after it, or in two; None where it does not fit."""
     outer, length, inner = sizes
-    if length & (length - 1) and outer * length * inner < fft.WORTH:
+    if x.dtype in _DOUBLE or (length & (length - 1) and outer * length * inner < fft.WORTH):
         return None
     found = fft.local(length, inner > 1, load, store, caps())
     if found is not None:
@@ -61,11 +67,12 @@ def transform(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tens
         radices = sorted(radices)  # a thread's outputs of the first pass are neighbours: few of them
     source, done, spare = x, 1, None
     for number, radix in enumerate(radices, start=1):
-        out = spare if spare is not None else T.empty(x.shape, torch.complex64)
+        out = spare if spare is not None else T.empty(x.shape, x.dtype)
         factor = scale if number == len(radices) else 1.0
         step = fft.plan_pass(
-            radix, numel(sizes), length, sizes[2], done, forward, factor, source.storage_offset(), caps()
-        )
+            radix, numel(sizes), length, sizes[2], done, forward, factor, source.storage_offset(), x.dtype in _DOUBLE,
+            caps(),
+        )  # fmt: skip
         launch(step, source, out)
         spare = source if source is not x else None
         source = out
@@ -74,12 +81,12 @@ def transform(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tens
 
 
 @lru_cache(maxsize=16)
-def _chirp_spectrum(length: int, padded: int, adapter) -> torch.Tensor:
+def _chirp_spectrum(length: int, padded: int, dtype: torch.dtype, adapter) -> torch.Tensor:
     """The transform of the chirp filter, kept because every call with this length needs it."""
 
     def make():
-        filter_ = T.empty((padded,), torch.complex64)
-        run(fft.kernel("chirp", adapter), (), (filter_,), length, 1, padded, 1.0, 1.0)
+        filter_ = T.empty((padded,), dtype)
+        run(fft.kernel("chirp", dtype in _DOUBLE, adapter), (), (filter_,), length, 1, padded, 1.0, 1.0)
         return transform(filter_, (1, padded, 1), True, 1.0)
 
     return constant(make)
@@ -91,22 +98,23 @@ def _bluestein(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Ten
     padded = fft.padded_length(length)
     rows = outer * inner
     sign = 1.0 if forward else -1.0
-    spectrum = _chirp_spectrum(length, padded, caps())
-    work = T.empty((rows, padded), torch.complex64)
-    run(fft.kernel("chirp_in", caps()), (x,), (work,), length, inner, padded, sign, 1.0)
-    product = T.empty((rows, padded), torch.complex64)
+    double = x.dtype in _DOUBLE
+    spectrum = _chirp_spectrum(length, padded, x.dtype, caps())
+    work = T.empty((rows, padded), x.dtype)
+    run(fft.kernel("chirp_in", double, caps()), (x,), (work,), length, inner, padded, sign, 1.0)
+    product = T.empty((rows, padded), x.dtype)
     turned = transform(work, (rows, padded, 1), True, 1.0)
-    run(fft.kernel("chirp_mul", caps()), (turned, spectrum), (product,), length, inner, padded, 1.0, 1.0)
+    run(fft.kernel("chirp_mul", double, caps()), (turned, spectrum), (product,), length, inner, padded, 1.0, 1.0)
     back = transform(product, (rows, padded, 1), False, 1.0 / padded)
-    out = T.empty(x.shape, torch.complex64)
-    run(fft.kernel("chirp_out", caps()), (back,), (out,), length, inner, padded, sign, scale)
+    out = T.empty(x.shape, x.dtype)
+    run(fft.kernel("chirp_out", double, caps()), (back,), (out,), length, inner, padded, sign, scale)
     return out
 
 
 def _complex(x: torch.Tensor) -> torch.Tensor:
-    if x.dtype in (torch.float64, torch.complex128) or (x.is_complex() and x.dtype is not torch.complex64):
+    if x.dtype is torch.complex32:
         raise Unsupported(f"webgpu: no Fourier transform of {x.dtype}")
-    return x.to(torch.complex64).resolve_conj().resolve_neg().contiguous()
+    return x.to(_spectrum_dtype(x)).resolve_conj().resolve_neg().contiguous()
 
 
 def _dims(x: torch.Tensor, dim) -> list[int]:
@@ -126,7 +134,7 @@ def fft_c2c(self, dim, normalization, forward):
     x = _complex(self)
     dims = _dims(self, dim)
     if not x.numel():
-        return T.empty(x.shape, torch.complex64)
+        return T.empty(x.shape, x.dtype)
     out = _over(x, dims, forward, _scale(normalization, numel([x.shape[d] for d in dims])))
     return out.clone() if out is x or T.share_memory(out, self) else out
 
@@ -153,7 +161,7 @@ def fft_r2c(self, dim, normalization, onesided):
     if not x.numel():
         if onesided:
             shape[last] = half
-        return T.empty(shape, torch.complex64)
+        return T.empty(shape, x.dtype)
     x = transform(x, blocks_of(x.shape, last), True, scale)
     if onesided:
         x = x.narrow(last, 0, half).contiguous()
@@ -167,7 +175,7 @@ def fft_c2r(self, dim, normalization, last_dim_size):
     shape = list(self.shape)
     shape[last] = last_dim_size
     x = _complex(self)
-    out = T.empty(shape, torch.float32)
+    out = T.empty(shape, x.dtype.to_real())
     if not out.numel():
         return out
     scale = _scale(normalization, numel([shape[d] for d in dims]))
@@ -179,10 +187,11 @@ def fft_c2r(self, dim, normalization, last_dim_size):
     done = _local(x, sizes, shape, "hermitian", "real", False, scale)
     if done is not None:
         return done
-    whole = T.empty(shape, torch.complex64)
-    run(fft.kernel("hermitian", caps()), (x,), (whole,), sizes[1], sizes[2], 0, 1.0, 1.0)
+    double = x.dtype in _DOUBLE
+    whole = T.empty(shape, x.dtype)
+    run(fft.kernel("hermitian", double, caps()), (x,), (whole,), sizes[1], sizes[2], 0, 1.0, 1.0)
     whole = transform(whole, sizes, False, scale)
-    run(fft.kernel("real", caps()), (whole,), (out,), sizes[1], sizes[2], 0, 1.0, 1.0)
+    run(fft.kernel("real", double, caps()), (whole,), (out,), sizes[1], sizes[2], 0, 1.0, 1.0)
     return out
 
 

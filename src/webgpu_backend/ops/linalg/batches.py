@@ -16,6 +16,7 @@ from ...kernels.linalg.batches import (
     TRIANGLE,
     TRIPS,
     Matrices,
+    is_double,
     plan,
     plan_panel,
     rows_of,
@@ -25,7 +26,10 @@ from ...plan import caps, launch
 from ..shape.copy import device_copy, fill
 
 aten = torch.ops.aten
-REAL = {torch.float32: torch.float32, torch.complex64: torch.float32}
+REAL = {
+    torch.float32: torch.float32, torch.complex64: torch.float32, torch.float64: torch.float64,
+    torch.complex128: torch.float64,
+}  # fmt: skip
 _shapes: dict[tuple, tuple] = {}
 
 
@@ -57,7 +61,7 @@ def supported(*args) -> None:
                 f"{a.device}!"
             )
         if a.dtype not in REAL and a.dtype is not torch.int32:
-            raise Unsupported(f"webgpu: linear algebra has kernels for float32 and complex64, not {a.dtype}")
+            raise Unsupported(f"webgpu: linear algebra has no kernels for {a.dtype}")
 
 
 def _key(x):
@@ -235,11 +239,12 @@ def swap_rows_(a, pivots, first: int, last: int, backwards: bool = False) -> Non
 
 def lu_panels(a, pivots, info, pivot: bool) -> bool:
     """A GPU's way to factor the first columns of `a`, as many as there are pivots, which takes the others along: they
-    become U, or L^-1 P times what they were. False where the rows are too many for it."""
+    become U, or L^-1 P times what they were. False where the rows are too many for it, or pivots are chosen by more
+    than a word of each."""
     batch, m, columns = a.shape
     count = pivots.shape[-1]
     kind, dtype = caps().kind, T.dtype_of(a)
-    if kind != "gpu" or rows_of(m, dtype, caps()) is None:
+    if kind != "gpu" or is_double(dtype) or rows_of(m, dtype, caps()) is None:
         return False
     moves = T.empty((batch, HELD + 1), torch.int64)
     first = 0

@@ -13,13 +13,14 @@ from .batches import zeros
 
 def _run(pairs, backward, power, out, threads, rows, others, width, **tensors) -> torch.Tensor:
     given = {n: t.contiguous() for n, t in tensors.items()}
-    if any(t.dtype is not torch.float32 for t in given.values()):
-        raise Unsupported("webgpu: distances have kernels for float32")
+    if any(t.dtype is not out.dtype for t in given.values()) or out.dtype not in (torch.float32, torch.float64):
+        raise Unsupported(f"webgpu: no distances of {out.dtype}")
+    double = out.dtype is torch.float64
     c = caps()
     if c.kind == "cpu" and max(others if backward else width, 1) > TRIPS:
         raise Unsupported("webgpu: a software adapter cannot loop over so many elements")
     offsets = [given[n].storage_offset() if n in given else 0 for n in ("x", "y", "grad", "dist")]
-    launch(plan(pairs, backward, power, threads, (rows, others, width), offsets, c), *given.values(), out)
+    launch(plan(pairs, backward, power, threads, (rows, others, width), offsets, double, c), *given.values(), out)
     return out
 
 

@@ -49,8 +49,8 @@ def linalg_eig(self):
     values, vectors = like(values), T.empty(vectors.shape, vectors.dtype, columns_first(vectors.shape))
     if not self.numel():
         return values, vectors
-    if self.dtype not in (torch.float32, torch.complex64) or not _small(self):
-        raise Unsupported("webgpu: eigenvalues of this dtype, or of so large a matrix")
+    if not _small(self):
+        raise Unsupported("webgpu: eigenvalues of so large a matrix")
     if not self.isfinite().all():
         raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
     top = self.abs().amax((-2, -1), keepdim=True)
@@ -60,9 +60,9 @@ def linalg_eig(self):
     batch, n = x.shape[:2]
     z = eye((batch,), n, n, x.dtype)
     _schur(x, z)
-    found, w = T.empty((batch, n, n), torch.complex64), T.empty((batch, n), torch.complex64)
+    found, w = T.empty((batch, n, n), values.dtype), T.empty((batch, n), values.dtype)
     run("eigenvectors", x.dtype, (x,), (found, w), columns=n)
-    v = torch.bmm(z.to(torch.complex64), found)
+    v = torch.bmm(z.to(found.dtype), found)
     v = v / torch.linalg.vector_norm(v, dim=-2, keepdim=True)
     # As LAPACK: a complex vector's largest component is real.
     most = v.gather(-2, v.abs().argmax(-2, keepdim=True))

@@ -170,7 +170,8 @@ def linalg_lstsq(self, b, rcond=None, *, driver=None):
 # -- the exponential
 
 _DEGREE = 18
-_REACH = 3.010066362817634  # the norm up to which the Taylor polynomial of this degree is exact in float32
+# The norm up to which the Taylor polynomial of this degree is exact.
+_REACH = {torch.float32: 3.010066362817634, torch.float64: 1.090863719290036}
 
 
 @custom("linalg_matrix_exp")
@@ -187,10 +188,11 @@ def linalg_matrix_exp(self):
     x = flat(self)
     # How often to halve is decided for each matrix, and the host must know: torch's other devices read it back, too.
     norms = x.abs().sum(-2).amax(-1).tolist()
-    halvings = [ceil(log2(v / _REACH)) if isfinite(v) and v > _REACH else 0 for v in norms]
+    reach = _REACH[REAL[x.dtype]]
+    halvings = [ceil(log2(v / reach)) if isfinite(v) and v > reach else 0 for v in norms]
     most = max(halvings)
     if most:
-        x = x * torch.tensor([0.5**h for h in halvings], dtype=torch.float32).to(x.device).view(-1, 1, 1)
+        x = x * torch.tensor([0.5**h for h in halvings], dtype=REAL[x.dtype]).to(x.device).view(-1, 1, 1)
     result = _taylor(x)
     counts = torch.tensor(halvings).view(-1, 1, 1).to(x.device) if min(halvings) < most else None
     for step in range(most):

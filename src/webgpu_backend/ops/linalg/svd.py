@@ -8,7 +8,7 @@ from ...kernels.linalg.batches import TRIPS, near_of, team_size
 from ...plan import caps, planned
 from ..shape.copy import device_copy, fill
 from ..table import custom
-from .batches import aten, copied, eye, flat, like, ranges, reflect_, run, run_panel, shaped, zeros
+from .batches import REAL, aten, copied, eye, flat, like, ranges, reflect_, run, run_panel, shaped, zeros
 from .qr import factored_qr
 
 # Convergence is quadratic: six to ten sweeps in float32. A matrix that is done returns at once.
@@ -174,7 +174,7 @@ def _eigh(A, scale, compute_v: bool) -> tuple[torch.Tensor, torch.Tensor]:
         work = half * n // 4  # each thread of a team has a few elements of a round
         team = team_size(work, caps())
         trips = 3 * -(-half * n // team) + -(-half // team) + 1
-        rotations = T.empty((batch * half * 4,), torch.float32)
+        rotations = T.empty((batch * half * 4,), REAL[A.dtype])
         if n > 1:
             _sweeps("eigh", (x, v), (rotations,), n, n, work, trips)
     # Rayleigh's quotients rather than the diagonal, which thousands of rotations have rounded: their error is the

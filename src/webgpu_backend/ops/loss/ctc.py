@@ -57,7 +57,7 @@ def _ready(log_probs, targets, steps, labels, blank, zero_infinity):
     wanted = targets.to(T.DEVICE, torch.int32).contiguous()
     if not wanted.numel():
         wanted = fill(T.empty((1,), torch.int32), 0)
-    sizes = ctc.Sizes(*log_probs.shape, 2 * max(labels) + 1, blank, zero_infinity)
+    sizes = ctc.Sizes(*log_probs.shape, 2 * max(labels) + 1, blank, zero_infinity, log_probs.dtype is torch.float64)
     if sizes.states > ctc.MAX_STATES:
         raise Unsupported("webgpu: ctc_loss of labellings this long")
     return sizes, (_plain(lengths), _plain(wanted), _plain(log_probs))
@@ -72,7 +72,7 @@ def _plain(x):
 @custom("_ctc_loss")
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, zero_infinity=False):
     _check(log_probs, targets, input_lengths, target_lengths, blank)
-    if log_probs.dtype != torch.float32:
+    if log_probs.dtype not in (torch.float32, torch.float64):
         raise Unsupported(f"webgpu: ctc_loss of {log_probs.dtype}")
     sizes, (lengths, wanted, x) = _ready(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     alpha = T.empty((sizes.batch, sizes.steps, sizes.states), x.dtype)
@@ -87,9 +87,9 @@ def ctc_loss_backward(
     grad, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood, log_alpha, blank, zero_infinity=False
 ):
     sizes, given = _ready(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
-    beta = T.empty((sizes.batch, sizes.steps, sizes.states), torch.float32)
+    beta = T.empty((sizes.batch, sizes.steps, sizes.states), log_probs.dtype)
     launch(ctc.plan_walk("beta", sizes, caps()), *given, beta)
-    out = fill(T.empty(log_probs.shape, torch.float32), float("-inf"))
+    out = fill(T.empty(log_probs.shape, log_probs.dtype), float("-inf"))
     launch(ctc.plan_each("gather", sizes, caps()), *given, _plain(log_alpha), beta, out)
     launch(ctc.plan_each("finish", sizes, caps()), *given, _plain(neg_log_likelihood), _plain(grad), out)
     return out

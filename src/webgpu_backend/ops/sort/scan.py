@@ -35,7 +35,9 @@ def _along(op: str, source: torch.Tensor, out: torch.Tensor, sizes, indices=None
     dtype = out.dtype
     carry: tuple = ()
     if how.chunks > 1:
-        kept = torch.complex64 if op == "logcumsumexp" else wide(dtype)
+        kept = wide(dtype)
+        if op == "logcumsumexp" and not dtype.is_complex:
+            kept = torch.complex128 if dtype is torch.float64 else torch.complex64
         totals = T.empty((outer, how.chunks, inner), kept)
         places = None if indices is None else T.empty((outer, how.chunks, inner), torch.int32)
         _pass(op, source, totals, how, sizes, places, own, (), True)
@@ -104,7 +106,7 @@ def cumprod(self, dim, *, dtype=None):
 
 @custom("logcumsumexp", "_logcumsumexp", oversize=oversize.scan)
 def logcumsumexp(self, dim):
-    if self.dtype is torch.complex64:
+    if self.dtype in (torch.complex64, torch.complex128):
         return accumulate("complex_logcumsumexp", self, dim, self.dtype)
     if not self.is_floating_point():
         raise dtypes.Unsupported(f"webgpu: logcumsumexp has no kernel for {self.dtype}")
