@@ -1,6 +1,6 @@
 // Runs an exported model under Node, with Dawn: node node_run.mjs <folder of the npm package webgpu> <site> <calls.json>
 //
-// calls.json is a list of {function, inputs: {name: [dtype, numbers]}, repeat}; the outputs of each are printed as JSON.
+// calls.json is a list of {function, inputs: {name: numbers, or {bits: of halves}}, repeat}; the outputs are printed as JSON.
 import { readFile } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
 import path from "node:path";
@@ -26,6 +26,7 @@ try {
   const found = [];
   for (const { function: name, inputs, repeat = 1 } of JSON.parse(await readFile(calls, "utf8"))) {
     for (let i = 0; i < repeat; i++) {
+      for (const [key, value] of Object.entries(inputs)) if (value.bits) inputs[key] = Uint16Array.from(value.bits);
       const outputs = await (name ? model.call(name, inputs) : model.run(inputs));
       found.push(Object.fromEntries(Object.entries(outputs).map(([key, data]) => [key, plain(data)])));
     }

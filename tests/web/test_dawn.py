@@ -196,3 +196,13 @@ def test_sizes_are_chosen_by_the_page(tmp_path):
     for tokens, words in [([1] * 10, "from 1 to 9"), ([], "from 1 to 9")]:
         answer = dawn.answer(tmp_path / "site", {"inputs": {"tokens": tokens, "scale": [1.0]}})
         assert answer.get("code") == "input" and words in answer["error"], answer
+
+
+def test_half_precision_as_bits(tmp_path):
+    """Where an adapter has no f16, halves are packed in words; a page without Float16Array sees their bits."""
+    torch.manual_seed(0)
+    model, x = nn.Linear(7, 3).half(), torch.randn(5, 7).half()
+    site = exported(tmp_path, model, (x,))
+    (found,) = dawn.calls(site, {"inputs": {"input": {"bits": x.view(torch.int16).flatten().tolist()}}})
+    bits = found["output"].to(torch.int32).to(torch.int16).view(torch.half)
+    torch.testing.assert_close(bits.float(), model(x).float().flatten(), rtol=2e-3, atol=2e-3)

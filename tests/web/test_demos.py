@@ -123,6 +123,11 @@ def test_digits_are_learned_as_pytorch_learns_them(browser, served, mnist):
         loss.backward()
         optimizer.step()
         assert abs(found - loss.item()) < 1e-3
+    kept = page.evaluate("model.read('model.layers.4.weight').then((b) => Array.from(new Float32Array(b)))")
+    torch.testing.assert_close(torch.tensor(kept).view(10, 128), model.layers[4].weight.detach(), rtol=0, atol=1e-4)
+    # Written back to what it was, it is that.
+    page.evaluate("model.write('model.layers.4.bias', new Float32Array(10).fill(3))")
+    assert page.evaluate("model.read('model.layers.4.bias').then((b) => [...new Float32Array(b)])") == [3.0] * 10
     page.close()
 
 

@@ -55,6 +55,16 @@ def keeps_what_it_made():
     return call
 
 
+def looks_at_state():
+    seen = torch.zeros(1, device=DEVICE)
+
+    def call(x):
+        seen.add_(1)
+        return x * seen.item()
+
+    return call
+
+
 def not_fused():
     model = nn.Linear(4, 4).to(DEVICE)
     return trained(model, torch.optim.AdamW(model.parameters()))
@@ -79,11 +89,12 @@ def trained(model, optimizer):
         (eigenvalues, ["linalg_eigvals", "torch.linalg.eigvals(x)"]),
         (counts_in_python(), ["changes from call to call"]),
         (keeps_what_it_made(), ["dispatches"]),
+        (looks_at_state(), ["also writes"]),
         (not_fused(), ["adamw", "fused=True"]),
         (lambda x: x.double(), ["float64"]),
         (lambda x: 3, ["int"]),
     ],
-    ids=["shapes", "values", "operator", "counter", "memory", "optimizer", "float64", "number"],
+    ids=["shapes", "values", "operator", "counter", "memory", "state", "optimizer", "float64", "number"],
 )
 def test_refused(function, words, tmp_path):
     with pytest.raises(ExportError) as raised:

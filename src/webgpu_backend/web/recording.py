@@ -113,11 +113,26 @@ def block_of(buffer) -> Block:
 
 
 class _Recorder(Planning):
-    """Planning that also takes what the host uploads."""
+    """Planning that also takes what the host uploads, and knows which real blocks it has looked into."""
 
     def __init__(self):
         super().__init__()
         self.uploads: dict[Block, bytes] = {}
+        self.looked: set[Block] = set()
+
+    def __enter__(self):
+        self.queue, self.read_real = gpu().queue, gpu().queue.read
+        self.queue.read = self.read
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        self.queue.read = self.read_real
+
+    def read(self, block: Block, *rest) -> None:
+        """A value of a constant is as good as a number in the program; of state, it would be wrong in the next call."""
+        self.looked.add(block)
+        self.read_real(block, *rest)
 
     def upload(self, block: Block, offset: int, address: int, nbytes: int) -> None:
         data = ctypes.string_at(address, nbytes)
@@ -177,6 +192,10 @@ def _record_once(name: str, function, inputs: dict, call, earlier: set) -> tuple
             made = set(recorder.made)
             recording = _finished(recorder, given, outputs)
             _check_memory(name, recording, made, earlier)
+            if recorder.looked & recording.written:
+                raise ExportError(
+                    f"webgpu export: {name} reads the values of a tensor that it also writes: a page plans without them"
+                )
             return recording, earlier | made
         except (T.Unplannable, Unsupported, fallback.FallbackError, NotImplementedError, TypeError) as error:
             raise _refusal(name, error) from error

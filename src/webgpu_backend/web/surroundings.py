@@ -4,6 +4,7 @@ after calls that only pretended to change them."""
 import functools
 import inspect
 from collections.abc import Iterator
+from types import ModuleType
 
 import torch
 
@@ -119,6 +120,7 @@ def _reached(value) -> list[tuple[str, object]]:
     if inspect.ismethod(value):
         return [("", value.__self__)]
     if not inspect.isfunction(value):
-        return []
+        plain = not isinstance(value, (type, ModuleType)) and hasattr(value, "__dict__") and not callable(value)
+        return list(vars(value).items()) if plain else []  # such as a cache of several tensors
     found = inspect.getclosurevars(value)
     return [*found.nonlocals.items(), *found.globals.items()]

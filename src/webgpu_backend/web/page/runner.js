@@ -54,6 +54,7 @@ export async function load(url, options = {}) {
   const [spec, device] = await Promise.all([json(get, base), open(options)]);
   if (spec.format !== 1) throw new ModelError("damaged", `${base} has format ${spec.format}; this runner knows format 1`);
   const model = new Model(spec, device.device, device.kind, device.info);
+  model.opened = !options.device;
   try {
     await Promise.all([model.compile(await kernels(get, base, spec)), model.fill(base, get, options)]);
   } catch (error) {
@@ -265,6 +266,7 @@ export class Model {
     this.disposed = true;
     for (const buffer of this.owned) buffer.destroy();
     this.owned = [];
+    if (this.opened) this.device.destroy();
   }
 }
 
