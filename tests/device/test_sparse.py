@@ -112,11 +112,84 @@ def test_sparse_gradients_of_embeddings(optimizer):
 def test_the_rest_is_refused():
     s = repeated().to(D)
     for call in (
-        lambda: torch.eye(2, device=D).to_sparse_csr(),
-        lambda: torch.eye(2).to_sparse_csr().to(D).to_dense(),
+        lambda: torch.eye(2, device=D).to_sparse_bsr((1, 1)),
+        lambda: torch.eye(2, device=D).to_sparse_csr() @ torch.eye(2, device=D).to_sparse_csr(),
+        lambda: torch.stack([torch.eye(2)] * 2).to_sparse_csr().to(D).to_dense(),
         lambda: s * s,
         lambda: torch.sparse.softmax(s, 1),
         lambda: F.relu(s),
     ):
         with pytest.raises(NotImplementedError, match="webgpu: .*not supported"):
             call()
+
+
+# -- products, in coordinates and in compressed rows and columns
+
+LAYOUTS = ("to_sparse", "to_sparse_csr", "to_sparse_csc")
+PRODUCTS = {
+    "sparse @ dense": lambda s, b, c: s @ b,
+    "sparse @ vector": lambda s, b, c: s @ b[:, 0],
+    "dense @ sparse": lambda s, b, c: c @ s,
+    "transposed": lambda s, b, c: s.t() @ c.t(),
+    "torch.sparse.mm": lambda s, b, c: torch.sparse.mm(s, b),
+    "addmm": lambda s, b, c: torch.addmm(b.new_ones(5, 3), s, b, beta=2, alpha=0.5),
+    "scaled": lambda s, b, c: (-(s * 2)).to_dense(),
+    "linear": lambda s, b, c: F.linear(c.new_ones(2, 7), s),
+}
+
+
+def matrices():
+    generator = torch.Generator().manual_seed(4)
+    a, b, c = (torch.randn(shape, generator=generator) for shape in ((5, 7), (7, 3), (4, 5)))
+    a[torch.rand(a.shape, generator=generator) < 0.6] = 0
+    a[2] = 0  # a row with nothing
+    return a, b, c
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(layout, name):
+    a, b, c = matrices()
+    expected = PRODUCTS[name](getattr(a, layout)(), b, c)
+    ours = PRODUCTS[name](getattr(a.to(D), layout)(), b.to(D), c.to(D))
+    assert ours.device.type == D
+    torch.testing.assert_close(ours.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradients_of_products(layout):
+    a, b, _ = matrices()
+    found = []
+    for device in ("cpu", D):
+        s = getattr(a.to(device), layout)().detach().requires_grad_()
+        dense = b.clone().to(device).requires_grad_()
+        ((s @ dense) ** 2).sum().backward()
+        found.append((s.grad.to_dense().cpu(), dense.grad.cpu()))
+    for ours, theirs in zip(found[1], found[0]):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["to_sparse_csr", "to_sparse_csc"])
+def test_compressed_there_and_back(layout):
+    a, _, _ = matrices()
+    s = getattr(a.to(D), layout)()
+    there = getattr(a, layout)().to(D)
+    for sparse in (s, there, s.clone()):
+        assert sparse.device.type == D and sparse._nnz() == int((a != 0).sum())
+        assert torch.equal(sparse.to_dense().cpu(), a) and torch.equal(sparse.cpu().to_dense(), a)
+    assert "size=(5, 7)" in repr(s)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_gradients_of_bags(mode):
+    found = []
+    for device in ("cpu", D):
+        torch.manual_seed(0)
+        bag = torch.nn.EmbeddingBag(10, 4, sparse=True, mode=mode).to(device)
+        for _ in range(2):  # accumulated
+            bag(
+                torch.tensor([1, 3, 1, 7], device=device), torch.tensor([0, 3], device=device)
+            ).square().sum().backward()
+        assert bag.weight.grad.is_sparse
+        found.append(bag.weight.grad.to_dense().cpu())
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)

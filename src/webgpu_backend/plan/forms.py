@@ -183,7 +183,11 @@ class _Writer:
         p, lines = self.pattern, []
         lines += self._guards()
         if self._slots():
-            lines += ["try:", *["    " + line for line in self._blocks()], "except (AttributeError, TypeError):"]
+            lines += [
+                "try:",
+                *["    " + line for line in self._blocks()],
+                "except (AttributeError, TypeError, RuntimeError):",
+            ]
             lines += ["    " + self._call("odd", key=False)]
         lines.append(f"key = ({self._key()},)")
         lines.append("plan = plans.get(key)")

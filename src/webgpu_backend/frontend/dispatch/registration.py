@@ -23,7 +23,7 @@ from ...ops.table import (
 from ...plan import Operator
 from ...plan.forms import pattern_of, short_form
 from ...runtime.errors import BindingTooLarge
-from . import autocast, fallback, oversize, sparse, subclasses
+from . import autocast, compressed, fallback, oversize, sparse, subclasses
 from .outs import check_dtypes
 
 _libraries: dict[str, torch.library.Library] = {}  # by namespace
@@ -48,6 +48,7 @@ def register() -> None:
         register_choice(choice)
     autocast.register(library)
     sparse.register(library)
+    compressed.register(library)
     # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
     for key in ("Conjugate", "Negative"):
         for name in ("_copy_from", "_copy_from_and_resize"):
@@ -112,6 +113,8 @@ def _guarded_composite(overload, call):
         try:
             if composite and (forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()):
                 raise Unsupported("webgpu: tangents and transforms go through what torch knows")
+            if composite and any([isinstance(x, torch.Tensor) and x.layout is not torch.strided for x in args]):
+                raise Unsupported("webgpu: sparse tensors have kernels for the composite's parts")
             return call(*args, **kwargs)
         except (Unsupported, BindingTooLarge) as error:
             if isinstance(error, BindingTooLarge) and oversize.rule_of(overload.name().removeprefix("aten::")):

@@ -1,10 +1,11 @@
 """Sparse tensors in coordinates (COO): indices and values are dense tensors of the device, the rest is torch's.
 
-What only looks at a sparse tensor's parts is torch's own code for the CPU, which touches no element. Other layouts
-(compressed rows or columns, blocks) and operators that are not here are refused in words.
+What only looks at a sparse tensor's parts is torch's own code for the CPU, which touches no element. Compressed rows
+and columns have a module of their own; blocks and operators that are not here are refused in words.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -25,9 +26,13 @@ def register(library: torch.library.Library) -> None:
         library.impl(op, _of_the_cpu(op), "SparsePrivateUse1")
     for name, kernel in _KERNELS.items():
         library.impl(name, kernel, "SparsePrivateUse1")
+    for name in ("_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets"):
+        # Strided nested tensors are refused, but autograd asks for these where an exception ends the process.
+        op = getattr(aten, name).default
+        library.impl(op, partial(op._op_dk, torch._C.DispatchKey.NestedTensorCPU), "NestedTensorPrivateUse1")
     library.impl("_to_sparse", to_sparse, "PrivateUse1")
     library.impl("_to_sparse.sparse_dim", to_sparse_dim, "PrivateUse1")
-    for name in ("_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr", "_to_sparse_bsc"):
+    for name in ("_to_sparse_bsr", "_to_sparse_bsc"):
         library.impl(name, _refused(f"aten::{name}"), "PrivateUse1")
 
 
@@ -176,6 +181,8 @@ def _add(self, other, *, alpha=1):
 
 @kernel("add_.Tensor")
 def _add_(self, other, *, alpha=1):
+    if self.is_sparse and other.is_sparse:  # a gradient that is accumulated
+        return aten.copy_sparse_to_sparse_.default._op_dk(_SPARSE_CPU, self, _add(self, other, alpha=alpha))
     if self.is_sparse or not other.is_sparse:
         raise refusal("changed sparse", "aten::add_.Tensor")
     values = other._values().to(self.dtype)
@@ -206,14 +213,23 @@ def _neg(self):
 
 @kernel("mm")
 def _mm(self, mat2):
-    """A sparse matrix times a dense one: a row of the dense one for each value, added to a row of the result."""
-    if not self.is_sparse or mat2.is_sparse or self.dense_dim():
-        raise refusal("products of dense and sparse", "aten::mm")
+    """A sparse matrix and a dense one: a row of the dense one for each value, added to a row of the result; or a
+    column."""
+    sparse = self if self.is_sparse else mat2
+    if (self.is_sparse and mat2.is_sparse) or sparse.dense_dim():
+        raise refusal("products of two sparse", "aten::mm")
     if self.shape[1] != mat2.shape[0]:
         raise RuntimeError(f"mm: Argument #3: Expected dim 0 size {self.shape[1]}, got {mat2.shape[0]}")
-    rows, columns = self._indices().unbind(0)
-    out = torch.zeros((self.shape[0], mat2.shape[1]), dtype=mat2.dtype, device=T.DEVICE)
-    return out.index_add_(0, rows, mat2.index_select(0, columns) * self._values().unsqueeze(1))
+    rows, columns = sparse._indices().unbind(0)
+    out = torch.zeros((self.shape[0], mat2.shape[1]), dtype=sparse.dtype, device=T.DEVICE)
+    if self.is_sparse:
+        return out.index_add_(0, rows, mat2.index_select(0, columns) * self._values().unsqueeze(1))
+    return out.index_add_(1, columns, self.index_select(1, rows) * mat2._values())
+
+
+@kernel("mv")
+def _mv(self, vec):
+    return _mm(self, vec.unsqueeze(1)).squeeze(1)
 
 
 @kernel("addmm")

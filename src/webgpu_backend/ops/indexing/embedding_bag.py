@@ -111,19 +111,27 @@ def embedding_bag_dense_backward(
     return out.to(grad.dtype)
 
 
-@custom("_embedding_bag_backward")
+@custom("_embedding_bag_backward", planned=False)
 def embedding_bag_backward(
     grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, sparse,
     per_sample_weights, padding_idx=-1,
 ):  # fmt: skip
-    if sparse:
-        raise NotImplementedError("webgpu: sparse gradients are not supported; use embedding_bag with sparse=False")
+    """Torch's two ways by their own names: a sparse gradient cannot be planned."""
     if offset2bag.numel() != indices.numel():
         offset2bag = _bag_of(offsets.contiguous(), indices.numel(), grad.shape[0])
-    return embedding_bag_dense_backward(
-        grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode,
-        per_sample_weights, padding_idx,
-    )  # fmt: skip
+    if not sparse:
+        return torch.ops.aten._embedding_bag_dense_backward(
+            grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode,
+            per_sample_weights, padding_idx,
+        )  # fmt: skip
+    if mode == MAX:
+        raise RuntimeError("embedding_bag: sparse gradients are for the modes 'sum' and 'mean'")
+    rows = grad.index_select(0, offset2bag)
+    if mode == MEAN:
+        rows = rows / bag_size.index_select(0, offset2bag).unsqueeze(1).to(grad.dtype)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    return torch.ops.aten.embedding_sparse_backward(rows, indices, num_weights, padding_idx, scale_grad_by_freq)
 
 
 @custom("_embedding_bag_per_sample_weights_backward")

@@ -1,0 +1,150 @@
+"""Sparse matrices in compressed rows or columns (CSR, CSC): three dense tensors of the device, the rest is torch's.
+
+Their parts are torch's own code for the CPU, which touches no element. Products are those of the
+coordinates that the parts stand for. Blocks (BSR, BSC) and batches can be looked at, and are refused elsewhere.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from ... import tensor as T
+from .sparse import refusal
+
+aten = torch.ops.aten
+_CPU = torch._C.DispatchKey.SparseCsrCPU
+_KEY = "SparseCsrPrivateUse1"
+_PARTS = (
+    "crow_indices", "col_indices", "ccol_indices", "row_indices", "values", "_nnz", "sparse_dim", "dense_dim",
+)  # fmt: skip
+
+
+def register(library: torch.library.Library) -> None:
+    for name in _PARTS:
+        op = getattr(aten, name).default
+        library.impl(op, _of_the_cpu(op), _KEY)
+    for name, kernel in _KERNELS.items():
+        library.impl(name, kernel, _KEY)
+    library.impl("_to_sparse_csr", _to_rows, "PrivateUse1")
+    library.impl("_to_sparse_csc", _to_columns, "PrivateUse1")
+
+
+def _of_the_cpu(op):
+    return lambda *args, **kwargs: op._op_dk(_CPU, *args, **kwargs)
+
+
+def _is(x) -> bool:
+    return isinstance(x, torch.Tensor) and x.layout is not torch.strided
+
+
+def coordinates(matrix: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Rows, columns and values."""
+    by_rows = matrix.layout is torch.sparse_csr
+    if matrix.dim() != 2 or not (by_rows or matrix.layout is torch.sparse_csc) or matrix.dense_dim():
+        raise refusal(f"{matrix.layout} (batches, blocks)", name)
+    ends, inner = _indices(matrix)
+    outer = torch.arange(len(ends) - 1, device=T.DEVICE).repeat_interleave(ends.diff(), output_size=len(inner))
+    return (outer, inner.long(), matrix.values()) if by_rows else (inner.long(), outer, matrix.values())
+
+
+def _to_dense(self, dtype=None, masked_grad=None):
+    rows, columns, values = coordinates(self, "aten::_to_dense")
+    out = torch.zeros(self.shape, dtype=dtype or values.dtype, device=T.DEVICE)
+    return out.index_put_((rows, columns), values.to(out.dtype), accumulate=True)
+
+
+def _mm(self, mat2):
+    if _is(self) and _is(mat2):
+        raise refusal("products of two compressed sparse", "aten::mm")
+    if self.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({self.shape[0]}x{self.shape[1]} and "
+            f"{mat2.shape[0]}x{mat2.shape[1]})"
+        )
+    out = torch.zeros((self.shape[0], mat2.shape[1]), dtype=mat2.dtype, device=T.DEVICE)
+    if _is(self):
+        rows, columns, values = coordinates(self, "aten::mm")
+        return out.index_add_(0, rows, mat2.index_select(0, columns) * values.unsqueeze(1))
+    rows, columns, values = coordinates(mat2, "aten::mm")
+    return out.index_add_(1, columns, self.index_select(1, rows) * values)
+
+
+def _addmm(self, mat1, mat2, *, beta=1, alpha=1):
+    if _is(self):
+        raise refusal("sums of compressed sparse", "aten::addmm")
+    product = _mm(mat1, mat2)
+    product = product if alpha == 1 else product * alpha
+    return product if beta == 0 else product + (self if beta == 1 else self * beta)
+
+
+def _mv(self, vec):
+    return _mm(self, vec.unsqueeze(1)).squeeze(1)
+
+
+def _indices(self) -> tuple[torch.Tensor, torch.Tensor]:
+    by_rows = self.layout in (torch.sparse_csr, torch.sparse_bsr)
+    return (self.crow_indices(), self.col_indices()) if by_rows else (self.ccol_indices(), self.row_indices())
+
+
+def _with_values(self, values):
+    return torch.sparse_compressed_tensor(
+        *_indices(self), values, self.shape, layout=self.layout, check_invariants=False
+    )
+
+
+_OTHER = {torch.sparse_csr: torch.sparse_csc, torch.sparse_csc: torch.sparse_csr}
+
+
+def _transpose(self, dim0, dim1):
+    if self.dim() != 2 or self.layout not in _OTHER:
+        raise refusal(f"{self.layout} (batches, blocks)", "aten::transpose")
+    if dim0 % 2 == dim1 % 2:
+        return self
+    return torch.sparse_compressed_tensor(
+        *_indices(self), self.values(), self.shape[::-1], layout=_OTHER[self.layout], check_invariants=False
+    )
+
+
+def _scaled(name: str, function) -> Callable:
+    def scale(self, other):
+        if not _is(self) or (isinstance(other, torch.Tensor) and (_is(other) or other.dim())):
+            raise refusal("products of compressed sparse", f"aten::{name}.Tensor")
+        return _with_values(self, function(self.values(), other))
+
+    return scale
+
+
+_KERNELS: dict[str, Callable] = {
+    "_to_dense": _to_dense,
+    "mm": _mm,
+    "addmm": _addmm,
+    "mv": _mv,
+    "transpose.int": _transpose,
+    "clone": lambda self, *, memory_format=None: _with_values(self, self.values().clone()),
+    "neg": lambda self: _with_values(self, -self.values()),
+    "mul.Tensor": _scaled("mul", torch.mul),
+    "div.Tensor": _scaled("div", torch.div),
+}
+
+
+# -- of dense matrices
+
+
+def _compressed(self, dense_dim, layout):
+    if self.dim() != 2 or dense_dim:
+        raise refusal(f"{layout} (batches, dense dimensions)", "aten::to_sparse")
+    by_rows = layout is torch.sparse_csr
+    outer, inner = (self if by_rows else self.T).nonzero().unbind(1)
+    count = self.shape[0 if by_rows else 1]
+    ends = torch.zeros(count + 1, dtype=torch.int64, device=T.DEVICE)
+    ends[1:] = torch.bincount(outer, minlength=count).cumsum(0)
+    values = self[outer, inner] if by_rows else self[inner, outer]
+    return torch.sparse_compressed_tensor(ends, inner, values, self.shape, layout=layout, check_invariants=False)
+
+
+def _to_rows(self, dense_dim=None):
+    return _compressed(self, dense_dim, torch.sparse_csr)
+
+
+def _to_columns(self, dense_dim=None):
+    return _compressed(self, dense_dim, torch.sparse_csc)
