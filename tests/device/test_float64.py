@@ -208,6 +208,78 @@ def test_special_functions(name, low, high):
     torch.testing.assert_close(call(x.to("webgpu")).cpu(), call(x), rtol=1e-13, atol=1e-15)
 
 
+BESSEL = {"i0": (0, 0), "i0e": (0, 1), "i1": (1, 0), "i1e": (1, 1)}
+
+
+@pytest.mark.parametrize("name", BESSEL)
+def test_modified_bessel_functions(name):
+    order, scaled = BESSEL[name]
+    x = np.concatenate([between(-30, 30, 60), powers(-300, 2.8, 40), [8.0, 712.0]])
+
+    def reference(v):
+        return mpmath.besseli(order, v) * mpmath.exp(-scaled * abs(v))
+
+    got = getattr(torch.special, name)(torch.tensor(x).to("webgpu")).cpu()
+    with mpmath.workprec(120):
+        errors = [
+            abs((g - reference(mpmath.mpf(v))) / reference(mpmath.mpf(v))) for g, v in zip(got.tolist(), x.tolist())
+        ]
+    assert max(errors) < 1e-15
+
+
+def test_ndtri():
+    y = torch.tensor([1e-300, 1e-20, 1e-5, 0.01, 0.05, 0.1, 0.3, 0.7, 0.95, 1 - 1e-12, 0.0, 1.0, -1.0], dtype=DOUBLE)
+    torch.testing.assert_close(
+        torch.special.ndtri(y.to("webgpu")).cpu(), torch.special.ndtri(y), rtol=1e-14, atol=0, equal_nan=True
+    )
+
+
+@pytest.mark.parametrize("kind", ["hermite_polynomial_h", "hermite_polynomial_he", "legendre_polynomial_p"])
+@pytest.mark.parametrize("degree", [0, 1, 7, 200])
+def test_orthogonal_polynomials(kind, degree):
+    x, call = torch.linspace(-1, 1, 41, dtype=DOUBLE), getattr(torch.special, f"{kind}")
+    want = call(x, degree)
+    torch.testing.assert_close(
+        call(x.to("webgpu"), degree).cpu(), want, rtol=1e-10, atol=1e-10 * want.abs().max().item()
+    )
+
+
+LINES = {
+    "logspace": lambda d: torch.logspace(-30, 300, 7, base=9.5, dtype=DOUBLE, device=d),
+    "linspace": lambda d: torch.linspace(-1e300, 1e-300, 7, dtype=DOUBLE, device=d),
+    "angle": lambda d: torch.tensor([-1.0, 2.0, 0.0], dtype=DOUBLE).to(d).angle(),
+    "histc": lambda d: torch.histc(torch.linspace(-1, 1, 500, dtype=DOUBLE).to(d) * 1e200, 9),
+    "histogram": lambda d: torch.histogram(torch.linspace(-1, 1, 500, dtype=DOUBLE).to(d).pow(3), 8)[0],
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_lines_and_counts(name):
+    torch.testing.assert_close(LINES[name]("webgpu").cpu(), LINES[name]("cpu"), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "antialiased", "grid"])
+def test_images(mode):
+    def results(device):
+        x = torch.linspace(0, 5, 90, dtype=DOUBLE).sin().reshape(1, 2, 9, 5).to(device).requires_grad_()
+        if mode == "grid":
+            points = torch.linspace(-1.1, 1.1, 24, dtype=DOUBLE).reshape(1, 4, 3, 2).to(device)
+            y = F.grid_sample(x, points, align_corners=False)
+        else:
+            size, smooth = (7, 11), mode == "antialiased"
+            y = F.interpolate(x, size, mode="bilinear" if smooth else mode, antialias=smooth)
+        y.square().sum().backward()
+        return y.detach().cpu(), x.grad.cpu()
+
+    torch.testing.assert_close(results("webgpu"), results("cpu"), rtol=1e-12, atol=1e-14)
+
+
+def test_normal_numbers_beyond_float32():
+    torch.manual_seed(0)
+    x = torch.empty(4000, dtype=DOUBLE, device="webgpu").normal_(1e300, 1e298).cpu()
+    assert abs((x / 1e300).mean() - 1) < 1e-3 and 0.9e-2 < (x / 1e300).std() < 1.1e-2
+
+
 @pytest.mark.parametrize("order", [1, 2, 5])
 def test_polygamma(order):
     x = between(0.1, 20, 60)

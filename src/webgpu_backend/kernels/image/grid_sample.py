@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from ...dtypes import FLOAT32, INT64, DType, Unsupported, carrier
+from ...dtypes import FLOAT32, FLOAT64, INT64, DType, Unsupported, carrier
 from ...program import Caps
 from ..text import by_index
 from ..text.by_index import Kernel
@@ -16,14 +16,15 @@ FIELDS = ("channels", "depth", "height", "width", "od", "oh", "ow", "sn", "sc", 
 @cache
 def kernel(kind: str, mode: str, padding: str, dims: int, corners: bool, dtype: DType, caps: Caps) -> Kernel:
     """`forward`, `taps` or `backward` (of the grid)."""
-    if carrier(dtype, caps) != "f32":
+    c = carrier(dtype, caps)
+    if c not in ("f32", "f64"):
         raise Unsupported(f"webgpu: grid_sampler has no kernel for {dtype.name}")
     reads = {
         "forward": (("a", dtype), ("g", dtype)),
         "taps": (("g", dtype),),
         "backward": (("a", dtype), ("g", dtype), ("dy", dtype)),
     }[kind]
-    writes = (("where_", INT64), ("share", FLOAT32)) if kind == "taps" else (("out", dtype),)
+    writes = (("where_", INT64), ("share", FLOAT64 if c == "f64" else FLOAT32)) if kind == "taps" else (("out", dtype),)
     rounding = "x"
     if dtype.name == "float16":
         rounding = "f32(f16(x))" if caps.f16 else "unpack2x16float(f16_bits(x)).x"
@@ -40,4 +41,5 @@ def kernel(kind: str, mode: str, padding: str, dims: int, corners: bool, dtype: 
         ("index_dtype", INT64),
     )
     name = f"grid_sample{dims}_{kind}_{mode}_{padding}"
-    return by_index.kernel(name, "image/grid_sample.wgsl", reads, writes, FIELDS, caps, names=names)
+    template, double = "image/grid_sample.wgsl", c == "f64"
+    return by_index.kernel(name, template, reads, writes, FIELDS, caps, names=names, double=double)

@@ -30,7 +30,8 @@ def kernel(
     """`planes`: channels of all images lie one behind the other. `whole`: outputs are a multiple of the inputs (going
     back), or rows of whole groups of four (going forward); for the nearest element only."""
     c = carrier(dtype, caps)
-    if c != "f32" and (mode in ("linear", "cubic") or backward):
+    double = c == "f64" and mode in ("linear", "cubic")  # places are the CPU's: in f32 for the nearest element
+    if c != "f32" and not double and (mode in ("linear", "cubic") or backward):
         raise Unsupported(f"webgpu: {mode} interpolation has no kernel for {dtype.name}")
     fours = whole and not backward and mode in ("nearest", "exact") and not channels_last
     names = (
@@ -49,7 +50,7 @@ def kernel(
     )
     lanes = 4 if fours else 0
     return by_index.kernel(
-        name, "image/interpolate.wgsl", (("a", dtype),), (("out", dtype),), FIELDS, caps, lanes, names
+        name, "image/interpolate.wgsl", (("a", dtype),), (("out", dtype),), FIELDS, caps, lanes, names, double
     )
 
 

@@ -1319,27 +1319,29 @@ fn f32_shifted_chebyshev_polynomial_w(x: f32, n: i32) -> f32 {
   return f32_chebyshev_polynomial_w(x + x - 1.0, n);
 }
 
-// torch's float32 limit for the degree is 128, NaN beyond it.
+// torch's limit for the degree, NaN beyond it: 512 for float64.
+const F32_HERMITE_DEGREES: i32 = 128;
+
 fn f32_hermite_polynomial_h(x: f32, n: i32) -> f32 {
   var p = 1.0;
   var q = x + x;
-  for (var k = 2; k <= min(n, 128); k = k + 1) {
+  for (var k = 2; k <= min(n, F32_HERMITE_DEGREES); k = k + 1) {
     let r = (x + x) * q - f32(2 * k - 2) * p;
     p = q;
     q = r;
   }
-  return select(select(select(q, 1.0, n == 0), 0.0, n < 0), f32_nan(), n > 128);
+  return select(select(select(q, 1.0, n == 0), 0.0, n < 0), f32_nan(), n > F32_HERMITE_DEGREES);
 }
 
 fn f32_hermite_polynomial_he(x: f32, n: i32) -> f32 {
   var p = 1.0;
   var q = x;
-  for (var k = 1; k < min(n, 128); k = k + 1) {
+  for (var k = 1; k < min(n, F32_HERMITE_DEGREES); k = k + 1) {
     let r = x * q - f32(k) * p;
     p = q;
     q = r;
   }
-  return select(select(select(q, 1.0, n == 0), 0.0, n < 0), f32_nan(), n > 128);
+  return select(select(select(q, 1.0, n == 0), 0.0, n < 0), f32_nan(), n > F32_HERMITE_DEGREES);
 }
 
 fn f32_laguerre_polynomial_l(x: f32, n: i32) -> f32 {

@@ -1,5 +1,7 @@
 // Special functions of float64: see math_f64.wgsl.
 
+const F64_HERMITE_DEGREES: i32 = 512;
+
 // erf(x) / x - 1 for z = x^2 <= 1.
 fn f64_erf_poly(z: f64) -> f64 {
   var p = 5.957176147746114e-11lf;
@@ -392,4 +394,139 @@ fn f64_spherical_bessel_j0(x: f64) -> f64 {
   let p = 1.0lf - z / 6.0lf * (1.0lf - z / 20.0lf * (1.0lf - z / 42.0lf * (1.0lf - z / 72.0lf * (1.0lf - z / 110.0lf))));
   let r = select(f64_sin(x) / x, p, abs(x) < 0.1lf);
   return select(select(r, 0.0lf, f64_isinf(x)), x, f64_isnan(x));
+}
+
+// sqrt(x) e^-x I0(x) for t = 16 / x - 1, x >= 8.
+fn f64_i0_large(t: f64) -> f64 {
+  var p = 2.0820835852793106e-11lf;
+  p = p * t - 5.905024573995148e-11lf;
+  p = p * t - 1.5066113686101474e-10lf;
+  p = p * t + 4.4789181847911815e-10lf;
+  p = p * t + 5.122212147228388e-10lf;
+  p = p * t - 1.5930354799216344e-09lf;
+  p = p * t - 1.1448789558755036e-09lf;
+  p = p * t + 3.5985362919394714e-09lf;
+  p = p * t + 2.1053080134403423e-09lf;
+  p = p * t - 5.91556056510856e-09lf;
+  p = p * t - 3.905230623712341e-09lf;
+  p = p * t + 7.406235049001522e-09lf;
+  p = p * t + 7.737147033780934e-09lf;
+  p = p * t - 5.394456734259438e-09lf;
+  p = p * t - 1.346629294837396e-08lf;
+  p = p * t - 6.750552282740284e-09lf;
+  p = p * t + 7.566352487698237e-09lf;
+  p = p * t + 2.15488936175863e-08lf;
+  p = p * t + 3.932437699533459e-08lf;
+  p = p * t + 8.872214307451732e-08lf;
+  p = p * t + 2.9735996224521226e-07lf;
+  p = p * t + 1.4838475687894938e-06lf;
+  p = p * t + 1.1143033787545386e-05lf;
+  p = p * t + 0.00013621607439186705lf;
+  p = p * t + 0.0033605519836678944lf;
+  p = p * t + 0.4021765094450081lf;
+  return p;
+}
+
+// sqrt(x) e^-x I1(x) for t = 16 / x - 1, x >= 8.
+fn f64_i1_large(t: f64) -> f64 {
+  var p = -1.9677083272584384e-11lf;
+  p = p * t + 6.135932778393812e-11lf;
+  p = p * t + 1.417650842869536e-10lf;
+  p = p * t - 4.6561597954216946e-10lf;
+  p = p * t - 4.798751536934023e-10lf;
+  p = p * t + 1.657764699456319e-09lf;
+  p = p * t + 1.0715528639398075e-09lf;
+  p = p * t - 3.75344338735913e-09lf;
+  p = p * t - 1.992076551203188e-09lf;
+  p = p * t + 6.202984113000443e-09lf;
+  p = p * t + 3.803814960536081e-09lf;
+  p = p * t - 7.863004697555056e-09lf;
+  p = p * t - 7.816968266767898e-09lf;
+  p = p * t + 5.963645798166707e-09lf;
+  p = p * t + 1.408852075202545e-08lf;
+  p = p * t + 6.737493433374833e-09lf;
+  p = p * t - 8.43880090582137e-09lf;
+  p = p * t - 2.337446787242448e-08lf;
+  p = p * t - 4.312778920167609e-08lf;
+  p = p * t - 1.0001282610189342e-07lf;
+  p = p * t - 3.4838567401229716e-07lf;
+  p = p * t - 1.8349101357991557e-06lf;
+  p = p * t - 1.5038547197358572e-05lf;
+  p = p * t - 0.00021923576383382282lf;
+  p = p * t - 0.009749577193235768lf;
+  p = p * t + 0.38939845902587233lf;
+  return p;
+}
+
+// I0(x) or I1(x) / x for |x| <= 8 by their series, whose terms are all positive; `first` is the order.
+fn f64_bessel_i_small(x: f64, first: f64) -> f64 {
+  let z = 0.25lf * x * x;
+  var term = 1.0lf / (1.0lf + first);
+  var sum = term;
+  for (var k = 1.0lf; k < 40.0lf && term > 1e-18lf * sum; k = k + 1.0lf) {
+    term = term * z / (k * (k + first));
+    sum = sum + term;
+  }
+  return sum;
+}
+
+fn f64_i0e(x: f64) -> f64 {
+  let a = abs(x);
+  if (a <= 8.0lf) {
+    return f64_bessel_i_small(a, 0.0lf) * f64_exp(-a);
+  }
+  return select(f64_i0_large(16.0lf / a - 1.0lf) / sqrt(a), x, f64_isnan(x));
+}
+
+fn f64_i1e(x: f64) -> f64 {
+  let a = abs(x);
+  if (a <= 8.0lf) {
+    return x * f64_bessel_i_small(a, 1.0lf) * f64_exp(-a);
+  }
+  return select(f64_copysign(f64_i1_large(16.0lf / a - 1.0lf) / sqrt(a), x), x, f64_isnan(x));
+}
+
+// e^x in two halves: it may be beyond range where the product is not.
+fn f64_i0(x: f64) -> f64 {
+  let a = abs(x);
+  if (a <= 8.0lf) {
+    return f64_bessel_i_small(a, 0.0lf);
+  }
+  return f64_i0e(a) * f64_exp_scaled(a, -64) * 18446744073709551616.0lf;
+}
+
+fn f64_i1(x: f64) -> f64 {
+  let a = abs(x);
+  if (a <= 8.0lf) {
+    return x * f64_bessel_i_small(a, 1.0lf);
+  }
+  return f64_i1e(x) * f64_exp_scaled(a, -64) * 18446744073709551616.0lf;
+}
+
+fn f64_modified_bessel_i0(x: f64) -> f64 {
+  return f64_i0(x);
+}
+
+fn f64_modified_bessel_i1(x: f64) -> f64 {
+  return f64_i1(x);
+}
+
+// Newton's steps on the logarithm of the smaller tail: far out it is nearly a parabola.
+fn f64_ndtri(y: f64) -> f64 {
+  if (!(y > 0.0lf && y < 1.0lf)) {
+    return select(select(f64_nan(), f64_inf(), y == 1.0lf), -f64_inf(), y == 0.0lf);
+  }
+  if (y > 0.1lf && y < 0.9lf) {
+    return 1.4142135623730951lf * f64_erfinv(2.0lf * y - 1.0lf);
+  }
+  let p = select(y, 1.0lf - y, y > 0.5lf);
+  let goal = f64_log(p);
+  let w = sqrt(-2.0lf * goal);
+  var x = f64_log(w * 2.5066282746310002lf) / w - w;
+  for (var trip = 0; trip < 5; trip++) {
+    let tail = 0.5lf * f64_erfcx(x * -0.7071067811865476lf);
+    // The slope of log Phi is the density over Phi.
+    x = x - (f64_log(tail) - 0.5lf * x * x - goal) * tail * 2.5066282746310002lf;
+  }
+  return select(x, -x, y > 0.5lf);
 }

@@ -72,16 +72,16 @@ def plan_histc(dtype: DType, n: int, bins: int, low: float, high: float, offset:
 
 @cache
 def _scatter(kind: str, dtype: DType, near: bool, caps: Caps) -> Kernel:
-    per = 64 if near else 4 if caps.kind == "cpu" else 1
+    per, double = 64 if near else 4 if caps.kind == "cpu" else 1, kind == "histc" and dtype.name == "float64"
     if kind == "inverse":
         face = by_index.interface((("a", INT32), ("pairs", UINT32)), (("out", INT64),), "e", ("n",), caps)
         bindings = face.bindings
     else:
-        face = by_index.interface((("a", dtype),), (), "", ("n", "bins", "low: f32", "high: f32"), caps)
+        face = by_index.interface((("a", dtype),), (), "", ("n", "bins", "low: f32", "high: f32"), caps, double=double)
         bindings = [*face.bindings, ("b_out", "read_write", "array<atomic<u32>>")]
     program = render_program(
         f"{kind}{'_near' if near else ''}_{dtype.short}", "sort/search_scatter.wgsl", face.fields, bindings, caps,
-        kind=kind, words=words(dtype), index_dtype=INT64, near=NEAR if near else 0, per=per,
+        double=double, kind=kind, words=words(dtype), index_dtype=INT64, near=NEAR if near else 0, per=per,
         index=lambda value, d: by_index.from_u32(value, d, caps), **face.accessors,
     )  # fmt: skip
     return Kernel(program, face.pack, per * WORKGROUP[caps.kind])

@@ -171,6 +171,7 @@ class Emitter:
         self.types = dict(names)
         self.texts = dict(texts or {})
         self.native64 = native64
+        self.number = "f64" if {"f64", "c128"}.intersection(names.values()) else "f32"  # what literals alone make
         self.lines: list[str] = []
 
     def program(self, source: str, outputs: list[tuple[str, str]]) -> list[str]:
@@ -193,7 +194,7 @@ class Emitter:
             raise SyntaxError(f"only assignments are understood here: {ast.unparse(statement)}")
         name = statement.targets[0].id
         value = self.visit(statement.value)
-        type_ = self.types.get(name) or ("f32" if value.type == "literal" else value.type)
+        type_ = self.types.get(name) or (self.number if value.type == "literal" else value.type)
         self.lines.append(f"let {name} = {self._as(value, type_)};")
         self.types[name] = type_
 
@@ -235,7 +236,7 @@ class Emitter:
     def _pair(self, left: ast.expr, right: ast.expr) -> tuple[str, str, str]:
         a, b = self.visit(left), self.visit(right)
         if a.type == "literal" and b.type == "literal":
-            return literal(a.number, "f32"), literal(b.number, "f32"), "f32"
+            return literal(a.number, self.number), literal(b.number, self.number), self.number
         type_ = b.type if a.type == "literal" else a.type
         if a.type != "literal" and b.type != "literal" and a.type != b.type:
             type_ = _wider(a.type, b.type)
@@ -306,7 +307,7 @@ class Emitter:
             return Value(self.as_type(args[0], target), target)
         values = [self.visit(a) for a in args]
         typed = [v.type for v in values if v.type != "literal"]
-        t = typed[0] if typed else "f32"
+        t = typed[0] if typed else self.number
         for other in typed[1:]:
             t = _wider(t, other) if other != t else t
         simple = self._whole(name, t, values) if t in _WHOLE else None

@@ -52,13 +52,14 @@ def _to_input(dims: int, grad, x, grid, mode, padding, corners, numbers):
     """Points lie anywhere, so their gradients are scattered by the elements they read."""
     batch, channels = x.shape[:2]
     points, area = numel(grid.shape[1:-1]), numel(x.shape[2:])
-    result = torch.zeros((batch, channels, area), dtype=torch.float32, device=x.device)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    result = torch.zeros((batch, channels, area), dtype=wide, device=x.device)
     if grad.numel() and result.numel():
         taps = grid_sample.TAPS[grid_sample.MODES[mode]] ** dims
         where = T.empty((batch, taps, points), torch.int64)
-        share = T.empty((batch, taps, points), torch.float32)
+        share = T.empty((batch, taps, points), wide)
         run(_kernel("taps", dims, x, mode, padding, corners), (grid,), (where, share), *numbers)
-        sent = grad.reshape(batch, channels, 1, points).float() * share.reshape(batch, 1, taps, points)
+        sent = grad.reshape(batch, channels, 1, points).to(wide) * share.reshape(batch, 1, taps, points)
         index = where.reshape(batch, 1, taps * points).expand(batch, channels, taps * points)
         result.scatter_add_(2, index, sent.reshape(batch, channels, taps * points))
     return result.reshape(x.shape).to(x.dtype)

@@ -70,7 +70,7 @@ def _is_float(tensor: torch.Tensor) -> bool:
 @custom("uniform_")
 def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
     low = named.get("from", from_)
-    if self.dtype == torch.complex64:  # the real and the imaginary part each
+    if self.dtype in (torch.complex64, torch.complex128):  # the real and the imaginary part each
         uniform_(torch.view_as_real(self), low, to, generator=generator)
         return self
     if not _is_float(self) or not low <= to or math.isinf(to - low):
@@ -88,6 +88,8 @@ def normal_(self, mean=0.0, std=1.0, *, generator=None):
     if self.is_complex():
         draw("normal", torch.view_as_real(self), generator, pack("<ff", 0.0, std * math.sqrt(0.5)))
         return self.add_(mean) if mean else self
+    if self.dtype == torch.float64 and (mean, std) != (0, 1):  # numbers that float32 may not have
+        return draw("normal", self, generator, pack("<ff", 0.0, 1.0)).mul_(std).add_(mean)
     return draw("normal", self, generator, pack("<ff", mean, std))
 
 

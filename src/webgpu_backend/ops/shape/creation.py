@@ -153,8 +153,9 @@ def _linspace(start, end, steps, dtype, base=None):
     if steps is None or steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if dtype.is_complex:
-        real = _linspace(complex(start).real, complex(end).real, steps, torch.float32)
-        imaginary = _linspace(complex(start).imag, complex(end).imag, steps, torch.float32)
+        part = torch.float64 if dtype is torch.complex128 else torch.float32
+        real = _linspace(complex(start).real, complex(end).real, steps, part)
+        imaginary = _linspace(complex(start).imag, complex(end).imag, steps, part)
         line = torch.complex(real, imaginary).to(dtype)
         return line if base is None else torch.pow(base, line)
     if dtype is torch.bool:
@@ -162,7 +163,8 @@ def _linspace(start, end, steps, dtype, base=None):
     if not dtype.is_floating_point:
         start, end = int(start), int(end)
     # Integers are cut off from a sum in double precision on the CPU: as many bits as the adapter has.
-    compute = "f64" if caps().f64 and dtype in (torch.float64, torch.int64, torch.int32) else "f32"
+    wide = (torch.float64, torch.int64, torch.int32) if base is None else (torch.float64,)
+    compute = "f64" if caps().f64 and dtype in wide else "f32"
     if steps == 1:
         end = start
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
@@ -171,7 +173,6 @@ def _linspace(start, end, steps, dtype, base=None):
     source = f"where(i < half, start + step * {position}, end - step * {rest})"
     if base is not None:
         source = f"e = {source}\npow(base, e)"
-        compute = "f32"
     return _line(source, dtype, compute, steps, start, end, step, base)
 
 

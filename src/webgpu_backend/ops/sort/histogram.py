@@ -2,9 +2,10 @@
 
 import torch
 
-from ... import tensor as T
 from ...dtypes import Unsupported
 from ..table import custom
+
+_FLOATS = (torch.float32, torch.float64)
 
 
 def _edges(column: torch.Tensor, bins: int, low: float | None, high: float | None) -> torch.Tensor:
@@ -25,7 +26,7 @@ def _edges(column: torch.Tensor, bins: int, low: float | None, high: float | Non
 
 def _count(points: torch.Tensor, edges: list[torch.Tensor], weight, density: bool) -> torch.Tensor:
     """The histogram of (points, dimensions)."""
-    if points.dtype is not torch.float32:
+    if points.dtype not in _FLOATS:
         raise Unsupported(f"webgpu: histogram has no kernel for {points.dtype}")
     count = points.shape[0]
     flat = torch.zeros((count,), dtype=torch.int64, device=points.device)
@@ -65,7 +66,7 @@ def _check_weight(x: torch.Tensor, weight) -> None:
 def histogram(self, bins=100, *, range=None, weight=None, density=False):
     x = self.reshape(-1)
     _check_weight(x, weight)
-    if x.dtype is not torch.float32:
+    if x.dtype not in _FLOATS:
         raise Unsupported(f"webgpu: histogram has no kernel for {x.dtype}")
     low, high = range if range is not None else (None, None)
     edges = _edges(x, bins, low, high)
@@ -79,7 +80,7 @@ def histogram_edges(self, bins, *, weight=None, density=False):
 
 
 def _dimensions(x: torch.Tensor, bins, range) -> list[torch.Tensor]:
-    if x.dtype not in T.DTYPES or x.dtype is not torch.float32:
+    if x.dtype not in _FLOATS:
         raise Unsupported(f"webgpu: histogramdd has no kernel for {x.dtype}")
     points = x.reshape(-1, x.shape[-1])
     if len(bins) != points.shape[1]:

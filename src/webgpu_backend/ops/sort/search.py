@@ -256,7 +256,7 @@ def histc(self, bins=100, min=0, max=0):
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     if self.dtype in _INTEGERS:
         return _histc_of_integers(self, bins, int(min), int(max))
-    if not self.is_floating_point() or self.dtype is torch.float64:
+    if not self.is_floating_point():
         raise dtypes.Unsupported(f"webgpu: histc has no kernel for {self.dtype}")
     low, high = float(min), float(max)
     if low > high:
