@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.device._adapter import kernels_of
 from tests.device._compare import close, gradients
 from webgpu_backend.kernels.fft import fft
 
@@ -88,10 +89,31 @@ def test_large_and_input_untouched():
     close(g, x, 0)
 
 
-def test_short_time_transform():
-    x, window = signal(2, 1000, dtype=torch.float32), torch.hann_window(64)
-    ours = torch.stft(x.to("webgpu"), 64, window=window.to("webgpu"), return_complex=True)
-    near(ours, torch.stft(x, 64, window=window, return_complex=True))
+@pytest.mark.parametrize(
+    "length, options",
+    [(64, {}), (64, {"hop_length": 7, "center": False}), (1024, {"normalized": True}), (100, {"hop_length": 100}),
+     (96, {"win_length": 50}), (65, {}), (64, {"onesided": False}), (64, {"pad_mode": "constant"})],
+    ids=str,
+)  # fmt: skip
+def test_short_time_transform(length, options, adapter_class):
+    x = signal(3, 3000, dtype=torch.float32)
+    window = torch.hann_window(options.get("win_length", length))
+    for y in (x, x[1], x[:, 5:], x[1:, 3:2900], x.t().contiguous().t()):
+        want = torch.stft(y, length, window=window, return_complex=True, **options)
+        wide = torch.zeros(2 * len(window)).to("webgpu")
+        wide[3 : 3 + len(window)] = window.to("webgpu")
+        for ours in (window.to("webgpu"), wide[3 : 3 + len(window)]):
+            near(torch.stft(y.to("webgpu"), length, window=ours, return_complex=True, **options), want)
+
+
+def test_short_time_transforms_of_a_gpu_are_one_kernel(adapter_of):
+    adapter_of(kind="gpu")
+    x, window = signal(2, 4000, dtype=torch.float32).to("webgpu"), torch.hann_window(512).to("webgpu")
+    call = lambda: torch.stft(x, 512, window=window, center=False, return_complex=True)  # noqa: E731
+    call()
+    assert kernels_of(call) == ["fft_local512_frames_half"]
+    x.requires_grad_()
+    assert len(kernels_of(call)) > 1
 
 
 @pytest.mark.parametrize("shape", [(3, 32), (33, 64), (512, 9), (128, 256), (2, 4096), (65, 5)], ids=str)

@@ -9,7 +9,7 @@ import torch
 
 from ..kernels.pointwise.elementwise import Spec
 
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +196,7 @@ def composed(*overloads: str) -> None:
     what they are composed of is planned together."""
     for name in overloads:
         # By its key: `decompose` would take one written in Python, of which istft's has another result for a batch.
-        compose = partial(overload_named(name)._op_dk, _COMPOSITE)
+        compose = partial(overload_named(name)._op_dk, COMPOSITE)
         custom(name, gradient=compose)(compose)
 
 

@@ -15,6 +15,7 @@ from ..text.render import render_program
 RADICES = (16, 8, 4, 2, 3, 5, 7, 11, 13)
 FIELDS = ("length", "inner", "padded", "sign: f32", "scale: f32")
 LOCAL_FIELDS = ("count", "inner", "a_o", "sign: f32", "scale: f32")
+FRAME_FIELDS = ("pitch", "hop", "w_o")
 
 
 @lru_cache(maxsize=1024)
@@ -60,19 +61,29 @@ WORTH = 1 << 17  # elements from which on a length that is no power of two is wo
 THREADS = {False: 128, True: 256}  # of a workgroup; more where neighbours in memory are of different transforms
 
 
+def plan_frames(
+    kernel: Kernel, signals: int, frames: int, pitch: int, hop: int, offsets: tuple[int, int], scale: float, caps: Caps
+) -> Step:
+    """Transforms of frames of signals that start `pitch` elements apart, times a window: `offsets` of both."""
+    return kernel.step(caps, signals * frames, frames, offsets[0], 1.0, scale, pitch, hop, offsets[1])
+
+
 def plan_local(kernel: Kernel, count: int, inner: int, forward: bool, scale: float, offset: int, caps: Caps) -> Step:
     """`count` transforms by a kernel that `local` or `halves` gave."""
     return kernel.step(caps, count, inner, offset, 1.0 if forward else -1.0, scale)
 
 
+_HALVED = {("real", "half"), ("frames", "half"), ("hermitian", "real")}
+
+
 @lru_cache(maxsize=256)
 def local(length: int, columns: bool, load: str, store: str, caps: Caps) -> Kernel | None:
     """Transforms in one dispatch, of which some share a workgroup. `columns`: neighbours in memory are of different
-    transforms. `load` is complex, real or hermitian (half of a spectrum), `store` complex, half, real or turned: the
-    first half of a transform too long for this, transposed and turned for the other half. None where workgroup memory
-    is not the place."""
+    transforms. `load` is complex, real, frames (of real signals, times a window) or hermitian (half of a spectrum),
+    `store` complex, half, real or turned: the first half of a transform too long for this, transposed and turned for
+    the other half. None where workgroup memory is not the place."""
     # The even and odd elements of a real signal are the real and imaginary parts of one half as long.
-    signal, halved = length, length % 2 == 0 and (load, store) in (("real", "half"), ("hermitian", "real"))
+    signal, halved = length, length % 2 == 0 and (load, store) in _HALVED
     length = length // 2 if halved else length
     steps = radices(length)
     if caps.kind != "gpu" or steps is None or not LOCAL[0] <= signal or length > LOCAL[1]:
@@ -88,17 +99,20 @@ def local(length: int, columns: bool, load: str, store: str, caps: Caps) -> Kern
     if not fits or (columns and batch < 4):
         return None
     dones = [math.prod(steps[:k]) for k in range(len(steps))]
+    framed = load == "frames"
     program = render_program(
-        f"fft_local{signal}{'c' if columns else ''}_{load}_{store}", "fft/local.wgsl", LOCAL_FIELDS,
+        f"fft_local{signal}{'c' if columns else ''}_{load}_{store}", "fft/local.wgsl",
+        LOCAL_FIELDS + (FRAME_FIELDS if framed else ()),
         [
-            ("b_a", "read", "array<f32>" if load == "real" else "array<vec2<f32>>"),
+            ("b_a", "read", "array<f32>" if load in ("real", "frames") else "array<vec2<f32>>"),
+            *([("b_w", "read", "array<f32>")] if framed else []),
             ("b_out", "read_write", "array<f32>" if store == "real" else "array<vec2<f32>>"),
         ],
         caps, length=length, threads=threads, batch=batch, pitch=pitch, columns=columns, load=load, store=store,
         signal=signal, halved=halved, held=max(rounds[r] * r for r in steps), rounds=rounds, radices=steps, dones=dones,
         butterflies={r: _butterfly(r) for r in set(steps)},
     )  # fmt: skip
-    return Kernel(program, Struct("<3I2f"), batch)
+    return Kernel(program, Struct("<3I2f3I" if framed else "<3I2f"), batch)
 
 
 @lru_cache(maxsize=256)

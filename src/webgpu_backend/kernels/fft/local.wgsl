@@ -54,9 +54,15 @@ fn main(
     let outer = row / p.inner;
     let column = row % p.inner;
     let base = own * {{ pitch }}u;
+{% if load == "frames" %}
+    let from_ = p.a_o + outer * p.pitch + column * p.hop;
+{% else %}
     let from_ = p.a_o + outer * {{ signal // 2 + 1 if load == "hermitian" else signal }}u * p.inner + column;
+{% endif %}
 {% if store == "turned" %}
     let to = row * {{ length }}u;
+{% elif load == "frames" %}
+    let to = row * {{ signal // 2 + 1 }}u;
 {% else %}
     let to = outer * {{ signal // 2 + 1 if store == "half" else signal }}u * p.inner + column;
 {% endif %}
@@ -78,7 +84,10 @@ fn main(
 {% endif %}
 {% for s in range(radix) %}
 {% set i = "(j + %du)" % (s * (length // radix)) %}
-{% if first and halved and load == "real" %}
+{% if first and load == "frames" %}
+        let i{{ s }} = 2u * {{ i }};
+        let v{{ s }} = vec2<f32>(b_a[from_ + i{{ s }}] * b_w[p.w_o + i{{ s }}], b_a[from_ + i{{ s }} + 1u] * b_w[p.w_o + i{{ s }} + 1u]);
+{% elif first and halved and load == "real" %}
         let v{{ s }} = vec2<f32>(b_a[from_ + 2u * {{ i }} * p.inner], b_a[from_ + (2u * {{ i }} + 1u) * p.inner]);
 {% elif first and load == "real" %}
         let v{{ s }} = vec2<f32>(b_a[from_ + {{ i }} * p.inner], 0.0);
@@ -139,7 +148,7 @@ fn main(
     if (live && t + {{ k * threads }}u <= {{ length }}u) {
         let even = vec2<f32>(a{{ k }}.x + b{{ k }}.x, a{{ k }}.y - b{{ k }}.y);
         let odd = vec2<f32>(a{{ k }}.y + b{{ k }}.y, b{{ k }}.x - a{{ k }}.x);
-        b_out[to + k{{ k }} * p.inner] = (even + times(odd, twiddle(k{{ k }}, {{ signal }}u))) * (0.5 * p.scale);
+        b_out[to + k{{ k }}{{ "" if load == "frames" else " * p.inner" }}] = (even + times(odd, twiddle(k{{ k }}, {{ signal }}u))) * (0.5 * p.scale);
     }
 {% endfor %}
 {% elif last %}

@@ -14,7 +14,7 @@ from ...plan import caps, constant, launch
 from ..by_index import run
 from ..oversize import by_free_dimension
 from ..sort.scan import blocks_of
-from ..table import composed, custom
+from ..table import COMPOSITE, composed, custom
 
 _DOUBLE = (torch.float64, torch.complex128)
 
@@ -195,4 +195,31 @@ def fft_c2r(self, dim, normalization, last_dim_size):
     return out
 
 
-composed("stft", "istft")
+composed("istft")
+
+
+def _composed_stft(*args, **kwargs):
+    return torch.ops.aten.stft.default._op_dk(COMPOSITE, *args, **kwargs)
+
+
+@custom("stft", gradient=_composed_stft)
+def stft(self, n_fft, hop_length=None, win_length=None, window=None, normalized=False, onesided=None,
+         return_complex=None, align_to_window=None):  # fmt: skip
+    """Frames that a GPU cuts, weighs and transforms in one kernel; others as torch composes them."""
+    rest = (n_fft, hop_length, win_length, window, normalized, onesided, return_complex, align_to_window)
+    hop = n_fft // 4 if hop_length is None else hop_length
+    x = self if self.dim() == 2 else self[None]
+    fits = self.dim() in (1, 2) and self.dtype is torch.float32 and hop > 0 and 0 < n_fft <= x.shape[-1] and x.shape[0]
+    plain = win_length in (None, n_fft) and onesided is not False and return_complex and not align_to_window
+    kernel = None
+    if fits and plain and n_fft % 2 == 0 and window is not None and window.dtype is torch.float32:
+        kernel = fft.local(n_fft, False, "frames", "half", caps())
+    if kernel is None or window.shape != (n_fft,) or x.stride(-1) != 1 or not window.is_contiguous():
+        return _composed_stft(self, *rest)
+    frames = (x.shape[1] - n_fft) // hop + 1
+    out = T.empty((x.shape[0], frames, n_fft // 2 + 1), torch.complex64)
+    offsets = (x.storage_offset(), window.storage_offset())
+    scale = 1.0 / math.sqrt(n_fft) if normalized else 1.0
+    launch(fft.plan_frames(kernel, x.shape[0], frames, x.stride(0), hop, offsets, scale, caps()), x, window, out)
+    out = out.transpose(1, 2)
+    return out if self.dim() == 2 else out[0]
