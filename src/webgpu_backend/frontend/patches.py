@@ -171,6 +171,8 @@ ROWS: tuple[Row, ...] = (
     _relied("torch._C._disabled_torch_function_impl", "builtin", "gradient scaling without float64"),
     Row("torch.nn.modules.transformer.TransformerEncoder.__call__", "(self, *args, **kwargs)",
         "integrations.encoder:padded", "zeros in the padded places of nn.TransformerEncoder", TORCH, when=FIRST_USE),
+    Row("torch._C._conv_determine_backend_memory_format", "builtin", "graphs.fakes:conv_format",
+        "strides of convolutions in graphs", TORCH, when=FIRST_USE),
     Row("torch.optim.adam._multi_tensor_adam",
         "(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, grad_scale, found_inf, *, amsgrad, "
         "has_complex, beta1, beta2, lr, weight_decay, eps, maximize, capturable, differentiable, "

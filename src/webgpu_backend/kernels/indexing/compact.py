@@ -36,7 +36,8 @@ def plan_count(dtype: DType, n: int, offset: int, caps: Caps) -> Step:
 
 
 def plan_positions(dtype: DType, sizes: tuple[int, ...], offset: int, room: int, summed: bool, caps: Caps) -> Step:
-    """Binds the mask, the counts (`summed` up where there are many) and the (room, rank) int64 positions."""
+    """Binds the mask, the counts (`summed` up where there are many) and the int64 positions, `room` for each
+    dimension."""
     n = numel(sizes)
     words = (n, offset // 4, tiles(n), room, *sizes)
     return _step(_program("write", dtype, len(sizes), 0, summed, caps), words, n, caps)

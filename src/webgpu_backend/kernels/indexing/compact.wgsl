@@ -81,10 +81,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         if (at < p.room) {
             var r = i;
 {% for d in range(rank - 1, 0, -1) %}
-            b_out[at * {{ rank }}u + {{ d }}u] = vec2<u32>(r % p.d{{ d }}, 0u);
+            b_out[{{ d }}u * p.room + at] = vec2<u32>(r % p.d{{ d }}, 0u);
             r = r / p.d{{ d }};
 {% endfor %}
-            b_out[at * {{ rank }}u] = vec2<u32>(r, 0u);
+            b_out[at] = vec2<u32>(r, 0u);
         }
 {% elif step == "select" %}
         if (at < p.room) {

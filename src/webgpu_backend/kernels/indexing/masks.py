@@ -23,7 +23,7 @@ def plan_count(dtype: DType, n: int, offset: int, caps: Caps) -> Step:
 
 
 def plan_positions(dtype: DType, sizes, offset: int, room: int, caps: Caps) -> Step:
-    """Binds a, the sums of the counts and the (room, rank) int64 output; positions past `room` are dropped."""
+    """Binds a, the sums of the counts and the int64 output, `room` for each dimension; what is past it is dropped."""
     return _step(_positions(dtype, len(sizes), caps), (numel(sizes), offset, room, *sizes), caps)
 
 

@@ -23,10 +23,10 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
             if (place < p.room) {
                 var r = e;
 {% for d in range(rank - 1, 0, -1) %}
-                b_out[place * {{ rank }}u + {{ d }}u] = vec2<u32>(r % p.d{{ d }}, 0u);
+                b_out[{{ d }}u * p.room + place] = vec2<u32>(r % p.d{{ d }}, 0u);
                 r = r / p.d{{ d }};
 {% endfor %}
-                b_out[place * {{ rank }}u] = vec2<u32>(r, 0u);
+                b_out[place] = vec2<u32>(r, 0u);
             }
             place++;
         }

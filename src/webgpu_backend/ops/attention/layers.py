@@ -89,7 +89,7 @@ def instance_norm(
     same = all([p is None or p.dtype is input.dtype for p in (weight, bias)])
     if running_mean is not None or running_var is not None or not (use_input_stats and same and input.dim() > 2):
         raise Unsupported("webgpu: instance norm with running statistics is torch's composite")
-    return F.group_norm(input, input.shape[1], weight, bias, eps)
+    return F.group_norm(input.contiguous(), input.shape[1], weight, bias, eps)
 
 
-custom("instance_norm", gradient=instance_norm)(instance_norm)
+custom("instance_norm", gradient=instance_norm, writes=("running_mean", "running_var"))(instance_norm)

@@ -13,7 +13,7 @@ from ...kernels.matmul.product import Gather, Matrix, Product
 from ...plan import caps, launch
 from ..matmul.operators import one_of
 from ..matmul.product import matrix, multiply, output, supported
-from ..shape.copy import fill
+from ..shape.copy import fill, image_format, laid
 from ..table import autocast, custom
 from . import few_outputs, tables, winograd
 
@@ -307,15 +307,16 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 def convolve(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     _ready(input, weight, bias)
     stride, padding, dilation = tuple(stride), tuple(padding), tuple(dilation)
+    format = image_format(input, weight)
     input, weight = _near(input), weight.contiguous()
     sizes = zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding)
     if transposed:
         spatial = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in sizes]
         shape = (input.shape[0], weight.shape[1] * groups, *spatial)
-        return backward_image(input, weight, bias, shape, stride, padding, dilation, groups)
+        return laid(backward_image(input, weight, bias, shape, stride, padding, dilation, groups), format)
     spatial = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d, _ in sizes]
     shape = (input.shape[0], weight.shape[0], *spatial)
-    return forward(input, weight, bias, shape, stride, padding, dilation, groups)
+    return laid(forward(input, weight, bias, shape, stride, padding, dilation, groups), format)
 
 
 @custom("convolution_backward")
@@ -337,16 +338,17 @@ def convolution_backward(
 def gradients(grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask):
     _ready(grad_output, input, weight)
     stride, padding, dilation = tuple(stride), tuple(padding), tuple(dilation)
+    format = image_format(input, weight)
     grad_output, input, weight = _near(grad_output), _near(input), weight.contiguous()
     wanted = tuple(weight.shape)
     grad_input = grad_weight = grad_bias = None
     if output_mask[0]:
         shape = tuple(input.shape)
         back = forward if transposed else backward_image
-        grad_input = back(grad_output, weight, None, shape, stride, padding, dilation, groups)
+        grad_input = laid(back(grad_output, weight, None, shape, stride, padding, dilation, groups), format)
     if output_mask[1]:
         x, dy = (grad_output, input) if transposed else (input, grad_output)
-        grad_weight = backward_weight(x, dy, wanted, stride, padding, dilation, groups)
+        grad_weight = laid(backward_weight(x, dy, wanted, stride, padding, dilation, groups), format)
     if output_mask[2]:
         grad_bias = channel_sums(grad_output)
     return grad_input, grad_weight, grad_bias

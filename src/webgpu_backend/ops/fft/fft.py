@@ -1,7 +1,7 @@
 """Fourier transforms of any length over any dimensions."""
 
 import math
-from functools import lru_cache
+from functools import lru_cache, wraps
 
 import torch
 from torch._prims_common import canonicalize_dim
@@ -13,6 +13,7 @@ from ...kernels.layout import numel
 from ...plan import caps, constant, launch
 from ..by_index import run
 from ..oversize import by_free_dimension
+from ..shape.copy import restrided
 from ..sort.scan import blocks_of
 from ..table import COMPOSITE, composed, custom
 
@@ -129,7 +130,20 @@ def _over(x: torch.Tensor, dims: list[int], forward: bool, scale: float) -> torc
     return x
 
 
+def _laid_by_torch(function):
+    """With the strides that torch gives on the CPU and expects in graphs: transformed dimensions lie innermost."""
+    op = getattr(torch.ops.aten, f"_{function.__name__}").default
+
+    @wraps(function)
+    def call(self, *args):
+        meta = torch.empty_strided(self.shape, self.stride(), dtype=self.dtype, device="meta")
+        return restrided(function(self, *args), op(meta, *args).stride())
+
+    return call
+
+
 @custom("_fft_c2c", oversize=by_free_dimension)
+@_laid_by_torch
 def fft_c2c(self, dim, normalization, forward):
     x = _complex(self)
     dims = _dims(self, dim)
@@ -140,6 +154,7 @@ def fft_c2c(self, dim, normalization, forward):
 
 
 @custom("_fft_r2c", oversize=by_free_dimension)
+@_laid_by_torch
 def fft_r2c(self, dim, normalization, onesided):
     dims = _dims(self, dim)
     shape = list(self.shape)
@@ -169,6 +184,7 @@ def fft_r2c(self, dim, normalization, onesided):
 
 
 @custom("_fft_c2r", oversize=by_free_dimension)
+@_laid_by_torch
 def fft_c2r(self, dim, normalization, last_dim_size):
     dims = _dims(self, dim)
     last = dims[-1]

@@ -37,7 +37,7 @@ class _Found:
         return int(self.counts.cpu().sum())
 
     def write(self, out: torch.Tensor) -> None:
-        """Positions, as many as there is room for."""
+        """Positions, as many as there is room for, one column after the other."""
         dtype, sizes = T.dtype_of(self.mask), tuple(self.mask.shape)
         if self.tiled:
             step = compact.plan_positions(dtype, sizes, self.offset, out.shape[0], self.summed, caps())
@@ -59,10 +59,10 @@ def _counts(mask: torch.Tensor) -> torch.Tensor:
 def nonzero(self):
     rank = self.dim()
     if not self.numel():
-        return T.empty((0, rank), torch.int64)
+        return T.empty((0, rank), torch.int64, (1, 0))
     found = _Found(self.contiguous())
     total = found.total()
-    out = T.empty((total, rank), torch.int64)
+    out = T.empty((total, rank), torch.int64, (1, total))  # a column for each dimension, as on the CPU
     if total and rank:
         found.write(out)
     return out
@@ -81,11 +81,10 @@ def nonzero_columns(mask: torch.Tensor) -> list[torch.Tensor]:
 def nonzero_static(self, *, size, fill_value=-1):
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
-    out = torch.full((size, self.dim()), fill_value, dtype=torch.int64, device=T.DEVICE)
-    if not self.numel() or not size or not self.dim():
-        return out
-    _Found(self.contiguous()).write(out)
-    return out
+    out = torch.full((self.dim(), size), fill_value, dtype=torch.int64, device=T.DEVICE).t()
+    if self.numel() and size and self.dim():
+        _Found(self.contiguous()).write(out)
+    return out.contiguous()
 
 
 @custom("masked_select", planned=False, oversize=oversize.masked_select)

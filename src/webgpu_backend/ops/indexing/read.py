@@ -12,6 +12,7 @@ from ...plan import caps, launch, windows
 from ...plan.faults import site
 from ...runtime.errors import BindingTooLarge
 from ..pointwise.elementwise import _scalar_name, broadcast_shape
+from ..shape.copy import restrided
 from ..table import custom
 from . import oversize
 
@@ -240,7 +241,11 @@ def index_tensor(self, indices):
         moved, joined = few(self, indices)
         out = index_tensor(moved, joined)
         return _restore(out, self, indices, shape)
-    return read(self, given, *advanced(self, indices, "index"))
+    out = read(self, given, *advanced(self, indices, "index"))
+    if self.is_contiguous():
+        return out
+    laid = torch.ops.aten.index.Tensor(like(self), [None if i is None else like(i) for i in indices])
+    return restrided(out, laid.stride())
 
 
 def _restore(out: torch.Tensor, self: torch.Tensor, indices, shape) -> torch.Tensor:

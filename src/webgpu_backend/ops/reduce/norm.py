@@ -9,6 +9,7 @@ from ...dtypes import Unsupported
 from ...kernels.pointwise.elementwise import Spec as PointwiseSpec
 from ...kernels.reduce.reduction import Spec
 from ..pointwise.elementwise import Elementwise
+from ..shape.copy import image_format, laid
 from ..table import Pointwise, autocast, custom
 from .operators import MOMENTS
 from .reduction import Reduction
@@ -291,7 +292,8 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     inputs = (x, *[_per_channel(p, group, x.shape) for p in _some(weight, bias)])
     run = _normalize(weight is not None, bias is not None)
     stats, (y,) = run.rewrite(inputs, (2, 3), compute, (saved, saved), (input.dtype,), (eps,))
-    return y.view(input.shape), stats[0].view(N, group), stats[1].view(N, group)
+    y = laid(y.view(input.shape), image_format(input))
+    return y, stats[0].view(N, group), stats[1].view(N, group)
 
 
 @custom("native_group_norm_backward")
@@ -307,6 +309,7 @@ def native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, g
         inputs = (g, x, mu, rs, *[_per_channel(p, group, x.shape) for p in _some(weight)])
         run = _normalize_backward(weight is not None)
         dx = run.rewrite(inputs, (2, 3), compute, (), (input.dtype,))[1][0].view(input.shape)
+        dx = laid(dx, image_format(input))
     if output_mask[1] or output_mask[2]:
         kept = input.dtype if weight is None else weight.dtype
         dw, db = _PARAMETERS((g, x, mu, rs), (0, 3), False, compute, (kept, kept))
@@ -349,7 +352,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
         _UPDATE.into(
             (running_mean, running_var, stats[0], stats[2], momentum, n / max(n - 1, 1)), (running_mean, running_var)
         )
-    return y, stats[0], stats[1]
+    return laid(y, image_format(input)), stats[0], stats[1]
 
 
 def _differentiable_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
@@ -417,6 +420,8 @@ def native_batch_norm_backward(
             inv = torch.rsqrt(running_var + eps)
             inputs = (grad_out, input, _over(running_mean, input), _over(inv, input))
             dw, db = _PARAMETERS(inputs, dims, False, compute, (kept, kept))
+    if output_mask[0]:
+        dx = laid(dx, image_format(input))
     return dx, dw if output_mask[1] else None, db if output_mask[2] else None
 
 

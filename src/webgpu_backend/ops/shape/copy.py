@@ -224,6 +224,42 @@ def like_strides(tensor: torch.Tensor, memory_format=None) -> tuple[int, ...]:
     return torch.empty_like(shadow, memory_format=memory_format or torch.preserve_format).stride()
 
 
+def image_format(*tensors: torch.Tensor) -> torch.memory_format:
+    """channels_last where the strides of one of these are like that, as torch's kernels for images ask."""
+    for x in tensors:
+        wanted = _LAST.get(x.dim())
+        if wanted is not None and not x.is_contiguous() and _channels_last(x):
+            return wanted
+    return torch.contiguous_format
+
+
+_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def _channels_last(x: torch.Tensor) -> bool:
+    """torch's own rule, which also takes parts of such images."""
+    sizes, strides, least = x.shape, x.stride(), 0
+    for d in (1, *range(x.dim() - 1, 1, -1), 0):
+        if not sizes[d] or strides[d] < least or not strides[1] or (d == 0 and least == strides[1]):
+            return False
+        least = strides[d] * max(sizes[d], 1)
+    return True
+
+
+def laid(tensor: torch.Tensor, format: torch.memory_format) -> torch.Tensor:
+    """In that format; a copy where it is not."""
+    return tensor if format is torch.contiguous_format else tensor.contiguous(memory_format=format)
+
+
+def restrided(tensor: torch.Tensor, strides) -> torch.Tensor:
+    """With these strides, as far as they say anything; a copy where it has others."""
+    if not tensor.numel() or all([s == 1 or a == b for s, a, b in zip(tensor.shape, tensor.stride(), strides)]):
+        return tensor
+    out = T.empty(tensor.shape, tensor.dtype, strides)
+    device_copy(tensor, out)
+    return out
+
+
 def memory_order(tensor: torch.Tensor) -> list[int]:
     """Dimensions of a copy as `torch.empty_like` lays it out, outermost first."""
     return order_by(tensor.shape, like_strides(tensor))

@@ -15,7 +15,7 @@ from ..oversize import by_batch
 from ..pointwise.elementwise import _scalar_name, resize_output
 from ..table import custom
 from . import oversize
-from .copy import device_copy, fill, memory_order
+from .copy import clone, device_copy, fill, image_format, laid, memory_order
 
 _LARGE = 1 << 18  # bytes from which an input is worth a dispatch of its own
 _WIDE = 128  # and bytes of a row
@@ -202,6 +202,44 @@ def _neighbours(numbers) -> bool:
     return plain and T.neighbours(numbers)
 
 
+# -- channels and places
+
+
+def _shuffled(op: str, split, lead: int = -3):
+    """An operator that moves channels and places of images; `split` gives the sizes and the order of its parts, from
+    dimension `lead` on."""
+
+    def run(self, *args):
+        meta = torch.empty(self.shape, dtype=self.dtype, device="meta")
+        shape = getattr(torch.ops.aten, op)(meta, *args).shape  # torch's own checks
+        sizes, order = split(self, *args)
+        first = lead % self.dim()
+        parts = self.reshape([*self.shape[:first], *sizes])
+        parts = parts.permute([*range(first), *[first + d for d in order]])
+        return laid(parts.reshape(shape), image_format(self))
+
+    return run
+
+
+def _upscaled(self, factor):
+    c, h, w = self.shape[-3:]
+    return (c // factor**2, factor, factor, h, w), (0, 3, 1, 4, 2)
+
+
+def _downscaled(self, factor):
+    c, h, w = self.shape[-3:]
+    return (c, h // factor, factor, w // factor, factor), (0, 2, 4, 1, 3)
+
+
+def _across_groups(self, groups):
+    return (groups, self.shape[1] // groups, *self.shape[2:]), (1, 0, *range(2, self.dim()))
+
+
+custom("channel_shuffle")(_shuffled("channel_shuffle", _across_groups, 1))
+custom("pixel_shuffle")(_shuffled("pixel_shuffle", _upscaled))
+custom("pixel_unshuffle")(_shuffled("pixel_unshuffle", _downscaled))
+
+
 # -- moving by coordinates
 
 
@@ -243,7 +281,7 @@ def constant_pad_nd(self, pad, value=0):
     if all(low <= 0 and high <= 0 for low, high in sides):
         for d, (low, _) in enumerate(sides):
             self = self.narrow(d, -low, shape[d])
-        return duplicate(self)
+        return clone(self)
     for d, size in enumerate(shape):
         if size < 0:
             low, high = sides[d]
@@ -251,9 +289,9 @@ def constant_pad_nd(self, pad, value=0):
                 f"The input size {self.shape[d]}, plus negative padding {low} and {high} resulted in a negative output "
                 f"size, which is invalid. Check dimension {d} of your input."
             )
-    self = self.resolve_conj().resolve_neg()
+    format, self = image_format(self), self.resolve_conj().resolve_neg()
     rules, lows = "".join("c" if side != (0, 0) else "n" for side in sides), [low for low, _ in sides]
-    return _move(self, shape, self.stride(), 0, rules, lows, list(self.shape), outside=value)
+    return laid(_move(self, shape, self.stride(), 0, rules, lows, list(self.shape), outside=value), format)
 
 
 def _edge_pad(op: str, spatial: int, rule: str):
@@ -264,7 +302,8 @@ def _edge_pad(op: str, spatial: int, rule: str):
         self = self.resolve_conj().resolve_neg()
         _, sides = _pads(self, padding)
         rules = "n" * (self.dim() - spatial) + rule * spatial
-        return _move(self, shape, self.stride(), 0, rules, [low for low, _ in sides], list(self.shape))
+        moved = _move(self, shape, self.stride(), 0, rules, [low for low, _ in sides], list(self.shape))
+        return laid(moved, image_format(self))
 
     custom(op, oversize=by_batch)(run)
 
@@ -307,7 +346,7 @@ def _edge_pad_backward(op: str, fold):
                 grad = constant_pad_nd(grad, cut)
             if low > 0 or high > 0:
                 grad = fold(grad, d, max(low, 0), max(high, 0), self.shape[d])
-        return grad if grad is not grad_output else duplicate(grad)
+        return laid(grad if grad is not grad_output else duplicate(grad), image_format(self))
 
     custom(op)(run)
 

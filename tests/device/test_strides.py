@@ -1,0 +1,149 @@
+"""Strides of results are the CPU's: a part of the operator database here, all of it by `python -m benchmarks.strides`;
+channels_last through the layers that keep it, forward and backward."""
+
+import os
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from benchmarks.opcheck import name_of
+from benchmarks.strides import DIFFERENT, differences, entries
+from tests.device._compare import D, close
+
+THOROUGH = int(os.environ.get("WEBGPU_TEST_SAMPLES", "2")) >= 10
+EVERY = 1 if THOROUGH else 6
+
+
+def some() -> list:
+    known = [op for op in entries() if name_of(op) not in DIFFERENT]
+    return [pytest.param(op, id=name_of(op)) for op in known[::EVERY]]
+
+
+@pytest.mark.parametrize("op", some())
+@pytest.mark.fallback("*")
+def test_as_on_the_cpu(op):
+    assert not differences(op)[1]
+
+
+LAYERS = {
+    "conv2d": lambda x, w: F.conv2d(x, w(4, 4, 3, 3), w(4)),
+    "strided": lambda x, w: F.conv2d(x, w(6, 4, 3, 2), stride=2, padding=1),
+    "pointwise": lambda x, w: F.conv2d(x, w(6, 4, 1, 1)),
+    "depthwise": lambda x, w: F.conv2d(x, w(4, 1, 3, 3), groups=4),
+    "transposed": lambda x, w: F.conv_transpose2d(x, w(4, 3, 3, 3), stride=2),
+    "batch_norm": lambda x, w: F.batch_norm(x, None, None, w(4), w(4), training=True),
+    "batch_norm_eval": lambda x, w: F.batch_norm(x, w(4).detach(), w(4).detach().abs(), w(4), w(4)),
+    "instance_norm": lambda x, w: F.instance_norm(x),
+    "pad": lambda x, w: F.pad(x, (1, 1, 2, 0)),
+    "pad_cut": lambda x, w: F.pad(x, (-1, 0)),
+    "reflect": lambda x, w: F.pad(x, (1, 1, 1, 1), mode="reflect"),
+    "replicate": lambda x, w: F.pad(x, (1, 1, 1, 1), mode="replicate"),
+    "nearest": lambda x, w: F.interpolate(x, scale_factor=2),
+    "bilinear": lambda x, w: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "max_pool": lambda x, w: F.max_pool2d(x, 2),
+    "avg_pool": lambda x, w: F.avg_pool2d(x, 2),
+    "adaptive_pool": lambda x, w: F.adaptive_avg_pool2d(x, 2),
+    "pixel_unshuffle": lambda x, w: F.pixel_unshuffle(x, 2),
+    "channel_shuffle": lambda x, w: F.channel_shuffle(x, 2),
+}
+
+
+def strides(t: torch.Tensor) -> list[int]:
+    return [0 if s == 1 else st for s, st in zip(t.shape, t.stride())]
+
+
+@pytest.mark.parametrize("last", ["image", "weight"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_channels_last(name, last):
+    def run(device):
+        torch.manual_seed(0)
+        leaves = []
+
+        def leaf(*shape):
+            t = torch.randn(shape)
+            if len(shape) == 4 and last == "weight":
+                t = t.contiguous(memory_format=torch.channels_last)
+            leaves.append(t.to(device).requires_grad_())
+            return leaves[-1]
+
+        x = torch.randn(2, 4, 6, 8)
+        x = (x.contiguous(memory_format=torch.channels_last) if last == "image" else x).to(device).requires_grad_()
+        y = LAYERS[name](x, leaf)
+        leaves = [t for t in (x, *leaves) if t.requires_grad]
+        grad = torch.randn(y.shape).to(device)
+        grads = [g for g in torch.autograd.grad(y, leaves, grad, allow_unused=True) if g is not None]
+        return [y.detach(), *grads]
+
+    expected, found = run("cpu"), run(D)
+    close(found, expected, 1e-4)
+    assert [strides(t) for t in found] == [strides(t) for t in expected]
+
+
+def test_channels_last_of_volumes():
+    x = torch.randn(2, 4, 3, 6, 8).contiguous(memory_format=torch.channels_last_3d)
+    w, one = torch.randn(5, 4, 3, 3, 3), torch.ones(4)
+    for call in (
+        lambda x, w, one: F.conv3d(x, w),
+        lambda x, w, one: F.batch_norm(x, None, None, one, one, training=True),
+        lambda x, w, one: F.pad(x, (1, 1, 1, 1, 1, 1)),
+    ):
+        expected, found = call(x, w, one), call(*[t.to(D) for t in (x, w, one)])
+        close(found, expected, 1e-4)
+        assert strides(found) == strides(expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_channels_last_in_half_precision(dtype):
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 5, 7, dtype=dtype).contiguous(memory_format=torch.channels_last)
+    w = torch.randn(5, 3, 3, 3, dtype=dtype)
+    found, expected = F.conv2d(x.to(D), w.to(D)), F.conv2d(x.float(), w.float())
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    close(found.float(), expected, 5e-2)
+    found, expected = F.pad(x.to(D), (1, 2)), F.pad(x, (1, 2))
+    close(found, expected, 0)
+    assert strides(found) == strides(expected)
+
+
+def test_of_positions_and_indices():
+    x = torch.randn(2, 4, 6, 8).contiguous(memory_format=torch.channels_last)
+    i, j = torch.tensor([0, 1]), torch.tensor([3, 1])
+    calls = (
+        lambda x, i, j: (x > 0).nonzero(),
+        lambda x, i, j: (x > 9).nonzero(),
+        lambda x, i, j: torch.nonzero_static(x > 0, size=7),
+        lambda x, i, j: x[i, :, j],
+        lambda x, i, j: x[:, i, j],
+        lambda x, i, j: x[:, :, i],
+        lambda x, i, j: torch.fft.fft(x, dim=1),
+        lambda x, i, j: torch.fft.rfft(x.contiguous(), dim=2),
+        lambda x, i, j: torch.fft.fft2(x.contiguous(), dim=(1, 2)),
+    )
+    for call in calls:
+        expected, found = call(x, i, j), call(*[t.to(D) for t in (x, i, j)])
+        close(found, expected, 1e-4)
+        assert strides(found) == strides(expected)
+
+
+def test_graphs_know_the_strides_of_convolutions():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode()
+    x, w = torch.randn(2, 4, 6, 8, device=D), torch.randn(4, 4, 3, 3, device=D)
+    for image, weight in ((x, w), (x.contiguous(memory_format=torch.channels_last), w),
+                          (x, w.contiguous(memory_format=torch.channels_last))):  # fmt: skip
+        with mode:
+            faked = F.conv2d(mode.from_tensor(image), mode.from_tensor(weight))
+        assert faked.stride() == F.conv2d(image, weight).stride()
+
+
+def test_running_statistics_of_an_instance_norm():
+    def run(device):
+        torch.manual_seed(0)
+        x, mean, variance = torch.randn(2, 3, 5).to(device), torch.zeros(3, device=device), torch.ones(3, device=device)
+        with torch.no_grad():
+            y = F.instance_norm(x, mean, variance, use_input_stats=True)
+        return [y, mean, variance]
+
+    close(run(D), run("cpu"), 1e-5)
