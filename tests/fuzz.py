@@ -222,7 +222,7 @@ def view(w: Writer, x: str):
         f"{x}.reshape({(*t.shape[1:], t.shape[0])})", f"{x}.movedim({a}, {b})", f"{x}[{start}:, ...]",
         f"{x}[..., ::{d.below(3) + 1}]", f"{x}.squeeze({a})", f"{x}.unsqueeze(0).expand(3, *{tuple(t.shape)})",
         f"{x}.diagonal(0, {a}, {b})", f"{x}.unfold({a}, {min(n, 2)}, 1)", f"{x}.detach()", f"{x}.view_as({x})",
-        f"{x}.t()", f"{x}.chunk(2, {a})[-1]", f"{x}.mT", f"{x}.as_strided({(min(n, 2),)}, (1,))",
+        f"{x}.t()", f"{x}.chunk(2, {a})[-1]", f"{x}.mT",
         f"{x}.swapaxes({a}, {b})",
     ]  # fmt: skip
     if n:

@@ -221,7 +221,7 @@ class Queue:
             raise DeviceLost(self.dead)
         timed = NULL if self.clock is None else self.clock.next_pass()
         if self.encoder is None:
-            self.encoder = lib.wgpuDeviceCreateCommandEncoder(self.device, NULL)
+            self._open()
             self.until = perf_counter() + self.span
         if not self._opened:
             self._opened.extend(map(_begin_pass, (self.encoder,), (timed,)))  # as in _close
@@ -242,8 +242,15 @@ class Queue:
         if self.dead:
             raise DeviceLost(self.dead)
         if self.encoder is None:
-            self.encoder = lib.wgpuDeviceCreateCommandEncoder(self.device, NULL)
+            self._open()
         return self.encoder
+
+    def _open(self) -> None:
+        """Begins a batch. One that is closed already, before an interrupt, goes first: what is staged for it, and its
+        parameters, would be written over."""
+        if self.closed:
+            self._submit()
+        self.encoder = lib.wgpuDeviceCreateCommandEncoder(self.device, NULL)
 
     def _set_uniform(self, encoder, params: bytes) -> None:
         if self._ring_group is None:
@@ -455,6 +462,7 @@ class Queue:
                 raise DeviceError(block.lost)
             self.bytes_uploaded += nbytes
             if self.encoder is None:
+                self.flush()  # a batch that was closed before an interrupt is not overtaken
                 self.log.clear()
             if self.encoder is not None and self._is_used(block):
                 if nbytes <= ARENA_BYTES - self._arena_used:

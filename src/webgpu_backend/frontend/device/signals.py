@@ -17,6 +17,7 @@ from collections import deque
 from functools import wraps
 
 from ... import tensor as T
+from ...runtime import blocks
 from ...runtime.blocks import Lease
 from . import guard
 from .guard import ANSWERED, ASKED, NOTHING
@@ -37,6 +38,8 @@ _again = _Again()
 _depth = _Depth()
 _waiting: dict[int, object] = {}  # signals that came while handlers were held
 _UNBROKEN = frozenset(f.__code__ for f in (Lease.__del__, T.make, T.space, T._describe))
+# All of these files, which are not loaded yet: a block or a buffer that nobody holds would be lost there.
+_UNBROKEN_FILES = frozenset(blocks.__file__.replace("blocks.py", name) for name in ("buffers.py", "native.py"))
 
 
 def _patient(handler):
@@ -54,6 +57,8 @@ def _patient(handler):
             except BaseException as error:
                 guard.raised[:] = [error]
         if code is ASKED or code is ANSWERED or code is _PATIENT or guard.here.asked or code in _UNBROKEN:
+            _again[signum]
+        elif code is not None and code.co_filename in _UNBROKEN_FILES:
             _again[signum]
         elif _depth.held:
             _waiting[signum] = None
