@@ -245,3 +245,35 @@ def test_whole_division_by_zero(dtype):
         found = call(x, by).tolist()
         assert [found[0], found[2], found[3]] == [ones] * 3
         assert found[1] == call(torch.tensor(7), 2).item()
+
+
+@pytest.mark.parametrize("name", ["std", "var", "std_mean", "var_mean"])
+def test_warnings_for_degrees_of_freedom(name):
+    call = getattr(torch, name)
+    for dtype in (torch.float32, torch.complex64):
+        for _ in range(2):
+            with pytest.warns(UserWarning, match=rf"{name}\(\): degrees of freedom is <= 0") as told:
+                call(torch.ones(2, 1, dtype=dtype, device=D), 1)
+            assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(torch.ones(2, device=D))
+
+
+def test_warnings_for_masks_of_bytes():
+    x, mask = torch.arange(3.0, device=D), torch.tensor([1, 0, 1], dtype=torch.uint8, device=D)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="indexing with dtype torch.uint8 is now deprecated"):
+            assert x[mask].tolist() == [0, 2]
+    with pytest.warns(UserWarning, match="where received a uint8 condition tensor"):
+        assert torch.where(mask, x, -x).tolist() == [0, -1, 2]
+    with pytest.raises(RuntimeError, match="masked_fill_ only supports boolean masks"):
+        x[mask] = 5.0
+
+
+def test_range():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for arguments in ((0, 2), (1, 2, 0.25), (3, -1, -2), (0.0, 1.0)):
+            both(lambda d, a=arguments: torch.range(*a, device=d))
+        refused(lambda d: torch.range(2, 1, device=d))

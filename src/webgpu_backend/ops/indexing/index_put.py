@@ -71,6 +71,9 @@ def index_put_(self, indices, values, accumulate=False):
         not_lasting()
         warn_expanded("index_put_", "tensor")
     no_overlap(self, values, *indices)
+    given = [i for i in indices if i is not None]
+    if not accumulate and len(given) == 1 and given[0].dtype is torch.uint8 and values.numel() == 1:
+        raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype unsigned char")
     at = _mask_only(indices, values, accumulate)
     if at is not None:
         mask = indices[at]

@@ -1,5 +1,6 @@
 """Reading through indices: gather, index_select, take, embedding, advanced indexing."""
 
+import warnings
 from struct import pack
 
 import torch
@@ -10,6 +11,7 @@ from ...kernels.indexing.read import Axis, plan
 from ...kernels.layout import numel
 from ...plan import caps, launch, windows
 from ...plan.faults import site
+from ...plan.outline import not_lasting
 from ...runtime.errors import BindingTooLarge
 from ..pointwise.elementwise import _scalar_name, broadcast_shape
 from ..shape.copy import restrided
@@ -140,6 +142,12 @@ def device_indices(self: torch.Tensor, indices) -> list[torch.Tensor | None]:
         if index.dtype in INDEX_SIZE:
             result.append(index)
             continue
+        if index.dtype is torch.uint8:
+            not_lasting()
+            warnings.warn(
+                "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+                stacklevel=2,
+            )
         at = len(result)
         for d in range(index.dim()):
             if at + d >= self.dim() or index.shape[d] != self.shape[at + d]:

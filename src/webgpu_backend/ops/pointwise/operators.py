@@ -1,5 +1,7 @@
 """Elementwise operators, one line each. Expressions are Python syntax over a, b, c and the schema's scalar names."""
 
+import warnings
+
 import torch
 
 from ..table import autocast, binary, choose, custom, expression, ternary, unary
@@ -56,6 +58,15 @@ def _no_whole_quotient(inputs):
 def _one_dtype(inputs):
     if inputs[0].dtype != inputs[1].dtype:
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+
+
+def _condition(inputs):
+    if inputs[0].dtype is torch.uint8:  # told when it is planned
+        warnings.warn(
+            "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future "
+            "version of PyTorch. Use a boolean condition instead.",
+            stacklevel=2,
+        )
 
 
 def _lerp_dtypes(inputs):
@@ -306,7 +317,7 @@ for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh
     unary(_name, f"{_name}(a)", promote=F)
 
 # selection, bounds and mixing
-ternary("where", "where(a, b, c)", types={"a": "bool"})
+ternary("where", "where(a, b, c)", types={"a": "bool"}, admit=_condition)
 ternary("addcmul", "a + b * c * value", scalars=("value",), autocast="widest")
 ternary("addcdiv", "a + b / c * value", scalars=("value",), admit=_no_whole_quotient, autocast="widest")
 ternary("lerp", "where(abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c))", admit=_lerp_dtypes)

@@ -1,5 +1,6 @@
 """Reductions of aten: each a spec of the one mechanism in `kernels/reduce`."""
 
+import warnings
 from collections.abc import Callable
 from functools import cache
 
@@ -7,8 +8,10 @@ import torch
 
 from ... import tensor as T
 from ...dtypes import Unsupported
+from ...kernels.layout import numel
 from ...kernels.reduce.reduction import Spec
 from ...plan import caps
+from ...plan.outline import not_lasting
 from ..table import autocast, custom, packet_named
 from .reduction import Reduction, normal_dims
 
@@ -311,17 +314,25 @@ def _moment(self, dim, correction, keepdim, root: bool, mean: bool):
     name = ("std" if root else "var") + ("_mean" if mean else "")
     if _integral(self.dtype):
         raise RuntimeError(f"{name if mean else 'std and var'} only support floating point and complex dtypes")
+    dims = normal_dims(dim, self.dim())
+    freedom = numel([self.shape[d] for d in dims]) - (1 if correction is None else correction)
+    if freedom <= 0:
+        not_lasting()  # the plan, for the warning's sake
+        warnings.warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+            "(input numel divided by output numel).",
+            stacklevel=2,
+        )
+    return _moments_of(self, dim, dims, max(freedom, 0), keepdim, root, mean)
+
+
+def _moments_of(self, dim, dims, divisor, keepdim: bool, root: bool, mean: bool):
     if self.is_complex():
         parts = torch.view_as_real(self)
-        width = _moment(parts.select(-1, 0), dim, correction, keepdim, False, mean)
-        other = _moment(parts.select(-1, 1), dim, correction, keepdim, False, mean)
+        width = _moments_of(parts.select(-1, 0), dim, dims, divisor, keepdim, False, mean)
+        other = _moments_of(parts.select(-1, 1), dim, dims, divisor, keepdim, False, mean)
         spread = width[0] + other[0]
         return (spread.sqrt() if root else spread, *((torch.complex(width[1], other[1]),) if mean else ()))
-    dims = normal_dims(dim, self.dim())
-    n = 1
-    for d in dims:
-        n *= self.shape[d]
-    divisor = max(n - (1 if correction is None else correction), 0)
     out = (self.dtype,) * (2 if mean else 1)
     return _moments(root, mean)((self,), dims or None, keepdim, _need(self.dtype), out, (divisor,))
 

@@ -149,6 +149,23 @@ def arange_out(start, end, step=1, *, out):
     return _into(out, _arange(start, end, step, out.dtype))
 
 
+@custom("range.out")
+def range_out(start, end, step=1, *, out):
+    """As arange, with its end."""
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
+    if (step > 0 and end < start) or (step < 0 and end > start):
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if not out.dtype.is_floating_point:
+        start, end, step = int(start), int(end), int(step)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    compute = _compute(out.dtype)
+    source = f"start + {_position(compute)} * step"
+    count = math.floor((end - start) / step) + 1
+    return _into(out, _make("arange", (count,), out.dtype, compute, source, ("start", "step"), (start, step)))
+
+
 def _linspace(start, end, steps, dtype, base=None):
     if steps is None or steps < 0:
         raise RuntimeError("number of steps must be non-negative")
