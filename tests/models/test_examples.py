@@ -66,3 +66,13 @@ def test_lora_learns_the_sentence():
     assert written == lora.SENTENCE
     with torch.random.fork_rng():
         assert losses[:4] == pytest.approx(lora.main(["--steps", "4", "--device", "cpu"])[0], abs=2e-2)
+
+
+def test_distributed_trains_as_one_process():
+    from examples import distributed
+
+    found = distributed.main(["--steps", "4", "--width", "32"])
+    alone = found.pop("one process")["losses"]
+    assert set(found) == {"ddp", "fsdp", "tensor"} and alone[-1] < alone[0]
+    for way, run in found.items():
+        assert run["losses"] == pytest.approx(alone, rel=2e-3), way

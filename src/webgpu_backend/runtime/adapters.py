@@ -113,6 +113,11 @@ def choose(adapters: list[Any] | None = None) -> Choice:
         )
     wanted = env.ADAPTER
     if not wanted:
+        alike = [a for a in adapters if a.info["adapter_type"] == adapters[0].info["adapter_type"]]
+        local_rank = os.environ.get("LOCAL_RANK", "")
+        if len(alike) > 1 and local_rank.isdigit():  # a launcher's processes take the machine's adapters in turn
+            place = int(local_rank) % len(alike)
+            return Choice(alike[place], f"LOCAL_RANK={local_rank}: number {place} of {len(alike)} of the first type")
         return Choice(adapters[0], "first by type: discrete, integrated, virtual, software")
     if wanted.isdigit():
         if int(wanted) >= len(adapters):

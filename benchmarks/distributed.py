@@ -1,0 +1,74 @@
+"""What data parallel costs: a step of a 30M-parameter model alone, the all-reduce of its gradients on host tensors
+alone, both in DistributedDataParallel.
+
+torchrun --nproc-per-node=2 -m benchmarks.distributed [--width 512] [--depth 9] [--rows 2] [--steps 5]
+"""
+
+import argparse
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+D = "webgpu"
+
+
+def model_of(width: int, depth: int) -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.0, batch_first=True) for _ in range(depth)]
+    return nn.Sequential(*layers).to(D)
+
+
+def seconds(function, steps: int) -> float:
+    """The best of some steps, each begun by all processes together and ended on the device."""
+    best = float("inf")
+    for _ in range(steps + 1):  # the first compiles
+        dist.barrier()
+        torch.webgpu.synchronize()
+        started = time.perf_counter()
+        function()
+        torch.webgpu.synchronize()
+        took = torch.tensor(time.perf_counter() - started)
+        dist.all_reduce(took, op=dist.ReduceOp.MAX)
+        best = min(best, took.item())
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("width", 512), ("depth", 9), ("rows", 2), ("length", 16), ("steps", 5)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    options = parser.parse_args()
+    dist.init_process_group("gloo")
+    model = model_of(options.width, options.depth)
+    parallel = DistributedDataParallel(model)
+    x = torch.randn(options.rows, options.length, options.width, device=D)
+
+    def step(module):
+        module.zero_grad()
+        module(x).square().mean().backward()
+
+    def alone():
+        with parallel.no_sync():
+            step(parallel)
+
+    count = sum(p.numel() for p in model.parameters())
+    buckets = torch.zeros(count).split(25 << 18)  # as large as DistributedDataParallel's
+
+    def reduced():
+        for work in [dist.all_reduce(bucket, async_op=True) for bucket in buckets]:
+            work.wait()
+
+    found = {"compute": seconds(alone, options.steps), "all-reduce": seconds(reduced, options.steps)}
+    found["ddp"] = seconds(lambda: step(parallel), options.steps)
+    if dist.get_rank() == 0:
+        print(f"{count / 1e6:.1f}M parameters, {dist.get_world_size()} processes")
+        print("  ".join(f"{name} {1e3 * value:.0f} ms" for name, value in found.items()), end="  ")
+        print(f"ratio {found['ddp'] / (found['compute'] + found['all-reduce']):.2f}")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
