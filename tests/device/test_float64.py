@@ -64,6 +64,8 @@ def test_numbers_keep_all_their_bits(name):
     call = WITH_NUMBERS[name]
     for value in NUMBERS:
         got, want = call("webgpu", value).cpu(), call("cpu", value)
+        if name == "clamp" and math.isnan(value):
+            want = want * math.nan  # which not every release of torch gives
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True, msg=lambda m, v=value: f"{v}: {m}")
 
 

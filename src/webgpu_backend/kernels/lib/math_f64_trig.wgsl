@@ -111,7 +111,7 @@ fn f64_trig_reduce(x: f64) -> vec3<f64> {
   let first = f64_head(a - b);
   let rest = f64_hold(a - first) - b;
   let h = f64_head(first + (rest - c));
-  let l = ((f64_hold(first - h) + rest) - c) - q * 2.9038559739793605e-28lf;
+  let l = f64_hold(f64_hold(f64_hold(first - h) + rest) - c) - q * 2.9038559739793605e-28lf;
   return vec3<f64>(h, l, f64(i32(q) & 3));
 }
 
