@@ -114,7 +114,7 @@ var<workgroup> b_tile: array<vec4<{{ type }}>, {{ t.slices * t.bk * b4 }}>;
 {% endmacro %}
 {% macro keep(x, class, loads, wide4) %}
 {% for l in range(loads) %}
-{% set group = "(%srow%d / 4u%s)" % (x, l, " ^ %sk%d / 4u * %du %% 8u" % (x, l, spread) if t.twist) %}
+{% set group = "((%srow%d / 4u)%s)" % (x, l, " ^ (%sk%d / 4u * %du %% 8u)" % (x, l, spread) if t.twist) %}
 {% if blocks(class, loads) %}
         {{ x }}_tile[{{ x }}slot + ({{ x }}k{{ l }} + {{ l % 4 }}u) * {{ wide4 }}u + {{ group }}] = vec4<{{ type }}>({% for c in range(4) %}{{ x }}reg{{ l // 4 * 4 + c }}.{{ xyzw[l % 4] }}{{ ", " if c < 3 }}{% endfor %});
 {% elif class in "kKwq" %}

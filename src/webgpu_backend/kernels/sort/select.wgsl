@@ -32,8 +32,7 @@ fn known(row: u32, thread: u32) -> vec2<u32> {
     if (sum >= before.y && sum - mine < before.y) {
         picked = vec2<u32>(before.x | (thread << p.last), before.y - (sum - mine));
     }
-    workgroupBarrier();
-    return picked;
+    return workgroupUniformLoad(&picked);
 }
 
 @compute @workgroup_size({{ threads }})
@@ -65,8 +64,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
 {% else %}
     // Of the keys that equal the last one, all are wanted or the first ones: then one workgroup looks for these.
-    let equal = atomicLoad(&counts[((p.turn - 1u) * p.rows + row) * 256u + ((state.x >> p.last) & 255u)]);
-    let all = equal == state.y;
+    if (thread == 0u) {
+        picked.x = atomicLoad(&counts[((p.turn - 1u) * p.rows + row) * 256u + ((state.x >> p.last) & 255u)]);
+    }
+    let all = workgroupUniformLoad(&picked).x == state.y;
     for (var j = start + thread; j < end; j += THREADS) {
         let e = element(row, j, 0u);
         let key = e.x & p.above;
@@ -93,12 +94,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             if (thread == THREADS - 1u) {
                 picked.x = before + mine;
             }
-            workgroupBarrier();
+            let found = workgroupUniformLoad(&picked).x;
             if (mine == 1u && taken + before < state.y) {
                 b_out[row * p.keep + p.keep - state.y + taken + before] = e;
             }
-            taken += picked.x;
-            workgroupBarrier();
+            taken += found;
             if (taken >= state.y) {
                 break;
             }
