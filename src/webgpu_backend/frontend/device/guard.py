@@ -20,6 +20,7 @@ class _Here(threading.local):
 here = _Here()
 raised: list[BaseException] = []  # exceptions that were on their way when torch asked, until the engine has returned
 NOTHING = iter(frozenset())
+engines: set = set()  # the code of torch's functions that call the engine
 _KIND = torch._C._autograd.DeviceType.PrivateUse1
 
 
@@ -55,6 +56,7 @@ BESIDE_CUDA = (
 def run_backward(run):
     """Torch's engine hands an accelerator's nodes to a thread of its own and waits, and waking two threads takes longer
     than most operators: gradients of the device are computed on the thread that asks for them."""
+    engines.add(run.__code__)
     threaded, choose = torch._C._is_multithreading_enabled, torch._C._set_multithreading_enabled
 
     @wraps(run)

@@ -4,7 +4,8 @@ Torch asks the device's guard for its type from C++ functions that must not thro
 run. The guard answers in Python, and on the way there pybind11 and the interpreter look for signals: a handler that
 raises then, as Control-C's does, ends the process. So every handler in Python gets a function around it, which has the
 signal come again a little later: when torch has its answer, when a block of memory is given out or taken back (an
-exception in between would lose it), at the end of what is `Held`.
+exception in between would lose it), when Python runs that the engine of gradients has called (between two such calls
+torch would lose the tensors of the graph), at the end of what is `Held`.
 
 Nothing is done per call or per gradient: all of the cost is in the moment a signal comes. `signal.getsignal` shows the
 handlers that were given.
@@ -58,7 +59,7 @@ def _patient(handler):
                 guard.raised[:] = [error]
         if code is ASKED or code is ANSWERED or code is _PATIENT or guard.here.asked or code in _UNBROKEN:
             _again[signum]
-        elif code is not None and code.co_filename in _UNBROKEN_FILES:
+        elif code in guard.engines or (code is not None and code.co_filename in _UNBROKEN_FILES):
             _again[signum]
         elif _depth.held:
             _waiting[signum] = None
