@@ -3,6 +3,7 @@
 References are mpmath's with many more digits, and the CPU's float64.
 """
 
+import copy
 import math
 
 import mpmath
@@ -274,6 +275,72 @@ def test_images(mode):
         return y.detach().cpu(), x.grad.cpu()
 
     torch.testing.assert_close(results("webgpu"), results("cpu"), rtol=1e-12, atol=1e-14)
+
+
+# -- layers and steps
+
+X = torch.randn(4, 2, 6, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
+LAYERS = {
+    "lstm": lambda: torch.nn.LSTM(6, 5, 2, bidirectional=True, dtype=DOUBLE),
+    "gru": lambda: torch.nn.GRU(6, 5, dtype=DOUBLE),
+    "attention": lambda: torch.nn.TransformerEncoderLayer(6, 2, 12, dropout=0.0, dtype=DOUBLE),
+    "convolution": lambda: torch.nn.Conv1d(2, 3, 3, padding=1, dtype=DOUBLE),
+    "bag": lambda: lambda x: F.embedding_bag(
+        torch.tensor([0, 2, 1, 2]).to(x.device), x[:, 0], torch.tensor([0, 2]).to(x.device), mode="sum",
+        per_sample_weights=x[0, 0, :4],
+    ),
+    "classes": lambda: lambda x: F.cross_entropy(
+        x[:, 0], torch.tensor([0, 5, 2, 1]).to(x.device), weight=x[0, 1].abs().detach(), label_smoothing=0.1
+    ),
+    "nearest": lambda: lambda x: F.interpolate(x, 13),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_and_their_gradients(name):
+    torch.manual_seed(0)
+    made, found = LAYERS[name](), []
+    for device in ("cpu", "webgpu"):
+        x = X.to(device, copy=True).requires_grad_()
+        layer = copy.deepcopy(made).to(device) if isinstance(made, torch.nn.Module) else made
+        y = layer(x)
+        y = y[0] if isinstance(y, tuple) else y
+        (y * torch.linspace(0, 1, y.numel(), dtype=DOUBLE).reshape(y.shape).to(device)).sum().backward()
+        own = [p.grad.cpu() for p in layer.parameters()] if isinstance(layer, torch.nn.Module) else []
+        found.append([y.detach().cpu(), x.grad.cpu(), *own])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", [{"fused": True}, {"foreach": True}, {"amsgrad": True}], ids=str)
+def test_optimizer_steps(kind):
+    found = []
+    for device in ("cpu", "webgpu"):
+        w = X[0].to(device, copy=True).requires_grad_()
+        optimizer = torch.optim.AdamW([w], lr=0.1, **kind)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (w * X[1].to(device)).sin().sum().backward()
+            optimizer.step()
+        found.append(w.detach().cpu())
+    torch.testing.assert_close(found[1], found[0], rtol=1e-13, atol=0)
+
+
+def test_results_follow_the_default_dtype():
+    whole, flags = torch.tensor([1, 2, 3]).to("webgpu"), torch.tensor([True, False, True]).to("webgpu")
+    calls = [
+        lambda: whole / 2, lambda: whole.sin(), lambda: whole * 2.5, lambda: whole**0.5, lambda: flags * 1.5,
+        lambda: torch.where(flags, 1.5, 2.5), lambda: torch.full((2,), 1.5, device="webgpu"),
+        lambda: whole.reciprocal(), lambda: torch.arange(0.0, 3.0, device="webgpu"),
+        lambda: torch.linspace(0, 1, 3, device="webgpu"), lambda: torch.rand(2, device="webgpu"),
+        lambda: torch.atan2(whole, whole), lambda: torch.xlogy(whole, whole),
+        lambda: torch.fft.fft(whole).real, lambda: (whole + 2j).real, lambda: torch.hann_window(4, device="webgpu"),
+    ]  # fmt: skip
+    try:
+        for dtype in (torch.float32, DOUBLE, torch.float32, DOUBLE):
+            torch.set_default_dtype(dtype)
+            assert [call().dtype for call in calls] == [dtype] * len(calls)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_normal_numbers_beyond_float32():

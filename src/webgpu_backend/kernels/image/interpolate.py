@@ -31,7 +31,7 @@ def kernel(
     back), or rows of whole groups of four (going forward); for the nearest element only."""
     c = carrier(dtype, caps)
     double = c == "f64" and mode in ("linear", "cubic")  # places are the CPU's: in f32 for the nearest element
-    if c != "f32" and not double and (mode in ("linear", "cubic") or backward):
+    if c not in ("f32", "f64") and (mode in ("linear", "cubic") or backward):
         raise Unsupported(f"webgpu: {mode} interpolation has no kernel for {dtype.name}")
     fours = whole and not backward and mode in ("nearest", "exact") and not channels_last
     names = (

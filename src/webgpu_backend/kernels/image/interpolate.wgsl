@@ -175,7 +175,7 @@ fn range(i: u32, scale: f32, size: u32, outs: u32) -> vec2<u32> {
 fn at(i: u32) -> {{ result }} {
     let q = place(i, p.depth, p.height, p.width);
     let base = q.batch * p.sn + q.channel * p.sc;
-    var sum = 0.0;
+    var sum = {{ result }}(0.0);
 {% if whole %}
 {# Every input has a block of outputs of its own. #}
 {% for d, size, outs in axes %}
@@ -183,7 +183,7 @@ fn at(i: u32) -> {{ result }} {
     for (var {{ d }} = q.{{ d }} * b{{ d }}; {{ d }} < (q.{{ d }} + 1u) * b{{ d }}; {{ d }}++) {
 {% endfor %}
         let j = base{% for d, size, outs in axes %} + {{ d }} * p.s{{ d }}{% endfor %};
-        sum += {{ a("j", "f32") }};
+        sum += {{ a("j") }};
 {% for d in axes %}
     }
 {% endfor %}
@@ -199,7 +199,7 @@ fn at(i: u32) -> {{ result }} {
         }
 {% endfor %}
         let j = base{% for d, size, outs in axes %} + {{ d }} * p.s{{ d }}{% endfor %};
-        sum += {% for d, size, outs in axes %}w{{ d }} * {% endfor %}{{ a("j", "f32") }};
+        sum += {{ result }}({% for d, size, outs in axes %}{{ " * " if not loop.first }}w{{ d }}{% endfor %}) * {{ a("j") }};
 {% for d in axes %}
     }
 {% endfor %}

@@ -58,6 +58,7 @@ def _program(cell: str, given: tuple[str, ...], wanted: tuple[str, ...], dtype: 
         ["n", "width", *(f"{name}_o" for name in (*given, *wanted))],
         bindings,
         caps,
+        double=dtype.carrier == "f64",
         cell=cell,
         wanted=wanted,
         write=lambda name, gate: elements.write(dtype, name, _at(name, gate, written[name]), f"{name}_{gate}", caps),

@@ -142,7 +142,8 @@ def embedding_bag_per_sample_weights_backward(grad, weight, indices, offsets, of
         return T.empty((0,), grad.dtype)
     if offset2bag.numel() != indices.numel():
         offset2bag = _bag_of(offsets.contiguous(), indices.numel(), grad.shape[0])
-    products = grad.index_select(0, offset2bag).float() * weight.index_select(0, indices).float()
+    wide = torch.promote_types(grad.dtype, torch.float32)
+    products = grad.index_select(0, offset2bag).to(wide) * weight.index_select(0, indices).to(wide)
     result = products.sum(1).to(grad.dtype)
     if padding_idx >= 0:
         result = result.masked_fill(indices == padding_idx, 0)

@@ -17,14 +17,16 @@ from ..table import Pointwise, custom
 
 
 class _Step(Elementwise):
-    """Computes in float32 and writes each output in its own dtype. `lists` takes several tensors to a dispatch."""
+    """Computes in float32 (for parameters of float64 in that) and writes each output in its own dtype. `lists` takes
+    several tensors to a dispatch."""
 
     def __init__(self, entry: Pointwise, written: tuple[int, ...]):
         super().__init__(entry)
         self.lists = Lists(entry.spec, written)
 
     def _dtypes(self, inputs):
-        return torch.float32, torch.float32
+        dtype = torch.float64 if inputs[0].dtype is torch.float64 else torch.float32
+        return dtype, dtype
 
     def _check_cast(self, inputs, outs):
         self._check_devices(inputs)

@@ -17,7 +17,7 @@ from ..matmul.operators import addmm, column_sums, linear, mm, weight_gradient
 from ..table import autocast, custom
 
 aten = torch.ops.aten
-_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 # Steps of a sequence that are planned as one: sequences of any length share the plans of so many, and what a step
 # leaves for the gradient fits one binding.
 _STEPS = 32
@@ -231,7 +231,7 @@ def _direction(cell, x, own, has_biases, backwards, states):
 def _layers(cell, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
     """Every layer in one or both directions; `hx` is one tensor for each state, [layers * directions, batch, width]."""
     if any(t.dtype not in _FLOATS for t in (input, *hx, *params)):
-        raise Unsupported("webgpu: recurrent layers have kernels for float32, float16 and bfloat16")
+        raise Unsupported("webgpu: recurrent layers have kernels for floats only")
     if not input.numel():
         raise Unsupported("webgpu: a recurrent layer of no elements")
     directions = 2 if bidirectional else 1
