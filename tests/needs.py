@@ -79,6 +79,14 @@ def dawn() -> dict[str, str]:
     return {"node": node, "package": str(package), "driver": str(driver)}
 
 
+def torch_tests() -> Path:
+    """The folder of PyTorch's own tests, which are no part of this project."""
+    folder = os.environ.get("WEBGPU_TORCH_TESTS", "")
+    if not folder:
+        missing("WEBGPU_TORCH_TESTS names no folder: `test/` of PyTorch at the tag of the installed torch is not here")
+    return Path(folder)
+
+
 def newer_torch(version: str, why: str) -> None:
     if tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) < tuple(map(int, version.split("."))):
         missing(f"torch {torch.__version__} is older than {version}: {why}")

@@ -1,0 +1,48 @@
+"""A sample of PyTorch's own tests, where its files are at hand: WEBGPU_TORCH_TESTS names the folder."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import needs, torch_gaps
+
+ROOT = Path(__file__).parents[1]
+# file -> one test in so many, so that each takes some seconds
+SAMPLE = {
+    "test_view_ops.py": 9,
+    "test_shape_ops.py": 5,
+    "test_reductions.py": 200,
+    "test_sort_and_select.py": 7,
+    "test_type_promotion.py": 20,
+    "test_binary_ufuncs.py": 700,
+    "test_unary_ufuncs.py": 1200,
+    "nn/test_pooling.py": 12,
+}
+
+
+@pytest.mark.parametrize("file", SAMPLE)
+def test_a_sample_of(file, tmp_path):
+    folder = needs.torch_tests()
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-m", "tests.torch_suite", str(folder), file, "--every", str(SAMPLE[file])]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [*command, "--seconds", "120", "--json", str(out)], cwd=ROOT, capture_output=True, text=True, timeout=400,
+        env={**os.environ, "WEBGPU_FALLBACK": "silent", "PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(out.read_text())
+    assert not found["unknown"], found["unknown"]
+    assert found["counts"]["passed"] >= 3
+
+
+def test_a_reason_is_found_by_name_and_message():
+    assert "sparse" in torch_gaps.reason(
+        "TestX.test_y", "NotImplementedError: webgpu: sparse tensors are not supported"
+    )
+    assert torch_gaps.reason("TestX.test_y", "Tensor-likes are not close!") is None
+    assert all(len(why) > 10 for table in torch_gaps.TABLES.values() for why in table.values())

@@ -1,0 +1,49 @@
+"""What of PyTorch's own tests does not pass here, by reason. A test is known by a part of its name or of its message.
+
+BY_DESIGN: the test asserts what this device does not promise. MISSING: something is not there, and says so. WORDS: it
+is refused as on the CPU, in other words or at another check.
+"""
+
+import re
+
+# (name, message): reason; either may be empty
+BY_DESIGN: dict[tuple[str, str], str] = {
+    ("test_conv_backend_", "_ConvBackend"): "names the CPU's own convolution kernels",
+    ("", "cannot be shared through DLPack"): "WebGPU gives no address of its memory: a BufferError says so",
+    ("test_unsupported_device_error", ""): "expects the error of another backend's DLPack",
+    ("test_dlpack", ""): "DLPack without an address",
+    ("", "Triton"): "needs Triton",
+    ("large", "OutOfMemory"): "larger than the adapter's buffers",
+    ("test_stable_sort_against_numpy", "same device"): "gives an index on the CPU, which is refused",
+    ("test_pin_memory_on_non_blocking_copy", ""): "memory is not pinned",
+    ("test_device_capability_supported_dtypes", ""): "expects a device that lacks dtypes",
+    ("test_warn_on_accumulate_grad_stream_mismatch", ""): "there is one stream",
+    ("test_current_stream_query", ""): "there is one stream",
+    ("test_memory_stats", "DeviceAllocator"): "asks the C++ allocator, which a device in Python has not",
+    ("test_linear_cross_entropy_loss", "ULP"): "bounds the rounding of one chunked algorithm",
+    ("test_topk_deterministic_tie_breaking", ""): "equal values: which of them is not promised",
+    ("test_unique_dim", "not close"): "rows with NaN: the CPU leaves them where they are, here they come last",
+    ("test_compile_int4_mm", ""): "weights packed for CPU and CUDA kernels",
+}
+MISSING: dict[tuple[str, str], str] = {
+    ("", "sparse"): "sparse tensors: coordinates are here in part, compressed ones are not",
+    ("Sparse", ""): "sparse tensors: coordinates are here in part, compressed ones are not",
+    ("", "quint8"): "quantized dtypes of the old kind",
+    ("", "affine_quantized"): "quantized dtypes of the old kind",
+    ("", "Quantized"): "quantized dtypes of the old kind",
+}
+WORDS: dict[tuple[str, str], str] = {
+    ("", "does not match"): "refused in other words",
+    ("", "Error not raised"): "a check of the CPU's that is missing here",
+    ("", "Warning not triggered"): "a warning of the CPU's that is missing here",
+}
+TABLES = {"by design": BY_DESIGN, "missing": MISSING, "words": WORDS}
+
+
+def reason(name: str, message: str) -> str | None:
+    """Why a test does not pass, where that is known."""
+    for kind, table in TABLES.items():
+        for (part, words), why in table.items():
+            if part in name and re.search(re.escape(words), message):
+                return f"{kind}: {why}"
+    return None

@@ -1,0 +1,139 @@
+"""PyTorch's own device-generic tests on this device: one of its test files, or a fixed sample of it, in this process.
+
+    python -m tests.torch_suite FOLDER FILE [--every 20] [--seconds 60] [--json OUT]
+
+FOLDER is `test/` of a checkout of PyTorch at the tag of the installed torch; nothing of it is kept here. `--every k`
+takes the tests whose names' checksums are divisible by k, the same ones everywhere. Kernels are waited for
+(WEBGPU_BLOCKING), so that an error is raised where the test expects it. What does not pass has its reason in
+`torch_gaps`.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import signal
+import sys
+import time
+import unittest
+import zlib
+from pathlib import Path
+
+os.environ.setdefault("WEBGPU_BLOCKING", "1")
+os.environ.setdefault("WEBGPU_FALLBACK", "silent")
+os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "webgpu"
+MOST_SECONDS = 60  # for one test
+
+
+class TooSlow(BaseException):
+    pass
+
+
+def _alarm(*_):
+    raise TooSlow
+
+
+def load(folder: Path, file: str):
+    """The module of a test file, whose classes torch makes for each device while it is imported."""
+    import torch  # noqa: F401  loads the backend
+
+    path = folder / file
+    sys.path[:0] = [str(folder), str(path.parent)]
+    sys.argv = [str(path)]
+    os.chdir(folder)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def name_of(test: unittest.TestCase) -> str:
+    """As it is for every device: Class.test_something_DEV_dtype."""
+    cls = re.sub("(PRIVATEUSE1|WEBGPU)$", "", type(test).__name__)
+    return f"{cls}.{re.sub('_(privateuse1|webgpu)(?=_|$)', '_DEV', test._testMethodName)}"
+
+
+def chosen(module, every: int) -> list[unittest.TestCase]:
+    found = []
+    for cls in list(vars(module).values()):
+        if isinstance(cls, type) and issubclass(cls, unittest.TestCase) and hasattr(cls, "device_type"):
+            if cls.__name__.upper().endswith(("PRIVATEUSE1", "WEBGPU")):
+                found += [cls(name) for name in unittest.defaultTestLoader.getTestCaseNames(cls)]
+    return sorted([t for t in found if zlib.crc32(name_of(t).encode()) % every == 0], key=name_of)
+
+
+class Outcome(unittest.TestResult):
+    def __init__(self):
+        super().__init__()
+        self.told: dict[str, list] = {}
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.told[name_of(test)] = ["passed", ""]
+        signal.alarm(MOST_SECONDS)
+
+    def stopTest(self, test):
+        signal.alarm(0)
+        super().stopTest(test)
+
+    def _note(self, test, outcome: str, why: str) -> None:
+        if hasattr(test, "_testMethodName"):  # not what sets up a class
+            self.told[name_of(test)] = [outcome, why]
+
+    def addFailure(self, test, err):
+        self._note(test, "failed", f"{err[0].__name__}: {err[1]}"[:500])
+
+    def addError(self, test, err):
+        self._note(test, "slow" if err[0] is TooSlow else "failed", f"{err[0].__name__}: {err[1]}"[:500])
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self.addError(test, err)
+
+    def addSkip(self, test, reason):
+        self._note(test, "skipped", reason)
+
+    def addExpectedFailure(self, test, err):
+        self._note(test, "passed", "expected to fail")
+
+    def addUnexpectedSuccess(self, test):
+        self._note(test, "failed", "unexpected success")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("file")
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    target = given.json and given.json.absolute()
+    from tests import torch_gaps
+
+    signal.signal(signal.SIGALRM, _alarm)
+    tests = chosen(load(given.folder.absolute(), given.file), given.every)
+    result, start = Outcome(), time.time()
+    for test in tests:
+        if time.time() - start > given.seconds:
+            break
+        test.run(result)
+    unknown = {}
+    for name, (outcome, why) in result.told.items():
+        if outcome in ("failed", "slow"):
+            reason = torch_gaps.reason(name, why)
+            print(f"{outcome} {name}: {reason or why}")
+            if reason is None:
+                unknown[name] = why
+    counts = {o: sum(x[0] == o for x in result.told.values()) for o in ("passed", "skipped", "failed", "slow")}
+    print(f"{given.file}: {counts}, {len(unknown)} without a known reason, {time.time() - start:.0f} s")
+    if target:
+        target.write_text(json.dumps({"counts": counts, "unknown": unknown}))
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)  # threads that a test left would hold the process
