@@ -108,3 +108,27 @@ def test_auto(tmp_path, monkeypatch, worth):
 def test_one_device(tmp_path):
     with pytest.raises(ValueError, match="there is one device"):
         lightning.Trainer(accelerator=D, devices=2, logger=False)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_fabric(precision):
+    fabric = needs.package("lightning.fabric")
+    curves = []
+    for accelerator in (D, "cpu"):
+        run = fabric.Fabric(accelerator=accelerator, devices=1, precision=precision)
+        run.launch()
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+        model, optimizer = run.setup(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+        rows = run.setup_dataloaders(torch.utils.data.DataLoader(torch.arange(64.0).reshape(16, 4) / 64, batch_size=4))
+        losses = []
+        for x in rows:
+            assert x.device.type == accelerator
+            optimizer.zero_grad()
+            loss = model(x).float().square().sum()
+            run.backward(loss)
+            run.clip_gradients(model, optimizer, max_norm=1.0)
+            optimizer.step()
+            losses.append(loss.item())
+        curves.append(losses)
+    assert curves[0] == pytest.approx(curves[1], rel=1e-5 if precision == "32-true" else 3e-2)

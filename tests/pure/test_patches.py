@@ -25,7 +25,7 @@ from webgpu_backend.frontend.patches import FIRST_USE, IMPORT, ROWS, SIGNALS, Ro
 
 ROOT = Path(webgpu_backend.__file__).parent
 PACKAGES = {"torch", "wgpu", "cffi", "functorch", "transformers", "accelerate", "lightning", "pytorch_lightning",
-            "safetensors", "torchao", "signal", "_signal", "_thread"}  # fmt: skip
+            "lightning_fabric", "safetensors", "torchao", "signal", "_signal", "_thread"}  # fmt: skip
 FILES = sorted(p for p in ROOT.rglob("*.py") if "__pycache__" not in p.parts)
 TABLE = ROOT / "frontend" / "patches.py"
 

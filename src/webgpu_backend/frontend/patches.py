@@ -333,6 +333,23 @@ ROWS: tuple[Row, ...] = (
                     "the Trainer on the device", LIGHTNING, at),
         )
     ),
+    *(
+        row
+        for package in ("lightning.fabric", "lightning_fabric")
+        for at in (f"{package}.connector",)
+        for row in (
+            Row(f"{package}.accelerators", "has Accelerator ACCELERATOR_REGISTRY", "integrations.lightning:register",
+                "Fabric(accelerator='webgpu')", LIGHTNING, when=f"{package}.accelerators"),
+            Row(f"{at}._Connector._choose_strategy", "(self)", "integrations.lightning:choose_strategy",
+                "Fabric's single-device strategy", LIGHTNING, when=at),
+            Row(f"{at}._Connector._check_and_init_precision", "(self)",
+                "integrations.lightning:init_fabric_precision", "Fabric's mixed precision", LIGHTNING, when=at),
+            Row(f"{at}._Connector._choose_auto_accelerator", "()", "integrations.lightning:choose_accelerator",
+                "Fabric that names no device", LIGHTNING, when=at),
+            _relied(f"{at}._Connector", "uses _num_nodes_flag _parallel_devices _precision_input _precision_instance",
+                    "Fabric on the device", LIGHTNING, at),
+        )
+    ),
 )  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""Lightning's `Trainer(accelerator="webgpu")`: an accelerator in its registry, and its single-device strategy.
+"""Lightning's `Trainer(accelerator="webgpu")` and `Fabric(accelerator="webgpu")`: an accelerator in their registries,
+and their single-device strategies.
 
 Called as Lightning's own modules are imported, under either of its names.
 """
@@ -14,7 +15,7 @@ from . import packages
 
 
 def register(module):
-    """Into the registry that `lightning.pytorch.accelerators` makes."""
+    """Into the registry that `lightning.pytorch.accelerators` or `lightning.fabric.accelerators` makes."""
 
     class WebGPUAccelerator(module.Accelerator):
         def setup_device(self, device):
@@ -49,7 +50,8 @@ def register(module):
         def name():
             return T.NAME
 
-    module.AcceleratorRegistry.register(T.NAME, WebGPUAccelerator, description="WebGPU, through webgpu_backend")
+    registry = getattr(module, "AcceleratorRegistry", None) or module.ACCELERATOR_REGISTRY
+    registry.register(T.NAME, WebGPUAccelerator, description="WebGPU, through webgpu_backend")
     return module
 
 
@@ -76,6 +78,17 @@ def init_precision(original):
         mixed = self._precision_flag in ("16-mixed", "bf16-mixed") and self._precision_plugin_flag is None
         if mixed and _is_it(self):
             return sys.modules[original.__module__].MixedPrecision(self._precision_flag, T.NAME)
+        return original(self)
+
+    return _check_and_init_precision
+
+
+def init_fabric_precision(original):
+    @wraps(original)
+    def _check_and_init_precision(self):
+        mixed = self._precision_input in ("16-mixed", "bf16-mixed") and self._precision_instance is None
+        if mixed and _is_it(self):
+            return sys.modules[original.__module__].MixedPrecision(self._precision_input, T.NAME)
         return original(self)
 
     return _check_and_init_precision
