@@ -17,17 +17,16 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 {% for line in source.loads %}
         {{ line }}
 {% endfor %}
-        for (var lane4 = 0; lane4 < 4; lane4++) {
+{# Written out: drivers keep vectors in memory where a variable picks their elements. #}
+{% for lane in range(4) %}
+        {% if source.whole %}{{ "{" }}{% else %}if (first + {{ lane }} < {{ count }}) {{ "{" }}{% endif +%}
+            const lane4 = {{ lane }};
             let xindex = first + lane4;
-{% if not source.whole %}
-            if (xindex >= {{ count }}) {
-                break;
-            }
-{% endif %}
 {% for line in body %}
             {{ line }}
 {% endfor %}
         }
+{% endfor %}
 {% for line in source.stores %}
         {{ line }}
 {% endfor %}

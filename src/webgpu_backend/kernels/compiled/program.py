@@ -63,8 +63,22 @@ _SHARE = {"gpu": (16, 16), "cpu": (512, 4096)}  # elements of a row for each of 
 _MOST_TURNS = 50_000  # a software driver silently leaves a thread's loops after 65,535 of them
 
 
+def turns_of(length: int, caps: Caps) -> int:
+    """How often the threads of a row take four of its `length` elements, where they keep them."""
+    return -(-length // (4 * _along(length, caps)))
+
+
+def _along(length: int, caps: Caps) -> int:
+    lanes = 1
+    while lanes < WORKGROUP[caps.kind] and lanes * _SHARE[caps.kind][0] < length:
+        lanes *= 2
+    return lanes
+
+
 def lanes_of(source: Source, count: int, length: int, caps: Caps) -> int:
     """How many threads share a row, of `count` that have `length` elements."""
+    if source.kept:
+        return _along(length, caps)
     most, share = WORKGROUP[caps.kind], _SHARE[caps.kind][not source.along]
     lanes = 1
     while lanes < most and lanes * share < length and (source.along or lanes * count < 65536):
@@ -129,7 +143,6 @@ def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) ->
         accessors=functions,
         source=source,
         lanes=lanes,
-        turns=-(-source.length // (4 * lanes)) if source.kept else 0,
         near=_near(source, lanes, caps),
         count=source.count if isinstance(source.count, int) else f"p.{source.count}",
         body=source.body.split("\n"),

@@ -1,9 +1,6 @@
 {% include "text/interface.wgsl" %}
 
 const LANES = {{ lanes }};
-{% if turns %}
-const TURNS = {{ turns }};
-{% endif %}
 {% set beside = 1 if source.along else workgroup // lanes %}
 {% for text in accessors %}
 

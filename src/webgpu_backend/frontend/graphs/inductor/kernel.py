@@ -20,7 +20,7 @@ from torch.utils._sympy.symbol import SymT, free_symbol_is_type
 
 from .... import tensor as T
 from ....kernels.compiled.access import FOURS, Operand
-from ....kernels.compiled.program import Source
+from ....kernels.compiled.program import Source, turns_of
 from ....kernels.text.expression import literal
 from ....plan import caps
 from . import printer, reductions
@@ -73,7 +73,7 @@ class Kernel(SIMDKernel):
 
     def __init__(self, tiling, **kwargs):
         super().__init__(tiling, **kwargs)
-        if self._index_dtype != torch.int32:
+        if self.features.select_index_dtype() != torch.int32:
             raise NotImplementedError("webgpu: a kernel over more elements than an i32 counts")
         self.helpers: dict[str, str] = {}  # functions of the text, by name
         self.joins: dict[str, tuple] = {}  # states that a row's threads join, by name
@@ -92,6 +92,7 @@ class Kernel(SIMDKernel):
         self.types: dict[str, str] = {}  # of variables, in the text
         self.segments: list[Segment] = []
         self.keeping = self._keeps()
+        self.turns = turns_of(int(self._root().numel), caps()) if self.keeping else 0
 
     def dtype_to_str(self, dtype: torch.dtype) -> str:
         return "i32"
@@ -351,16 +352,14 @@ class Kernel(SIMDKernel):
         before = set().union(*(s.defined() for s in self.segments[:number])) & segment.used()
         after = segment.defined() & set().union(*(s.used() for s in self.segments[number + 1 :]))
         kept |= after
-        body.writeline("for (var turn = 0; turn < TURNS; turn++) {")
-        with body.indent():
-            body.writeline("let r0_first = (turn * LANES + lane) * 4;")
+        taken = [f"let {v} = kept_{v}[turn * 4 + lane4];" for v in sorted(before)]
+        given = [f"kept_{v}[turn * 4 + lane4] = {v};" for v in sorted(after)]
+        for turn in range(self.turns):
+            body.writelines(["{", f"const turn = {turn};", "let r0_first = (turn * LANES + lane) * 4;"])
             body.writeline("if (r0_first < row_end) {")
             with body.indent():
-                taken = [f"let {v} = kept_{v}[turn * 4 + lane4];" for v in sorted(before)]
-                given = [f"kept_{v}[turn * 4 + lane4] = {v};" for v in sorted(after)]
                 self._lines4(body, segment, taken, given)
-            body.writeline("}")
-        body.writeline("}")
+            body.writeline("}}")
         return body
 
     def _lines4(self, body: IndentedBuffer, segment: "Segment", taken: list[str], given: list[str]) -> None:
@@ -368,13 +367,13 @@ class Kernel(SIMDKernel):
             body.writeline(f"let {four.name} = read4_{four.operand}({four.base} + r0_first);")
         for four in segment.stores:
             body.writeline(DeferredLine(four.buffer, f"var {four.name}: vec4<{type_of(four.dtype)}>;"))
-        body.writeline("for (var lane4 = 0; lane4 < 4; lane4++) {")
-        with body.indent():
-            body.writeline("let r0_index = r0_first + lane4;")
-            body.writelines(taken)
-            body.splice(segment.inner)
-            body.writelines(given)
-        body.writeline("}")
+        for lane in range(4):  # written out: drivers keep arrays and vectors in memory where a variable picks elements
+            body.writeline("{")
+            with body.indent():
+                body.writelines([f"const lane4 = {lane};", "let r0_index = r0_first + lane4;", *taken])
+                body.splice(segment.inner)
+                body.writelines(given)
+            body.writeline("}")
         for four in segment.stores:
             line = f"write4_{four.operand}({four.base} + r0_first, {four.name}, 2147483647);"
             body.writeline(DeferredLine(four.buffer, line))
@@ -386,7 +385,7 @@ class Kernel(SIMDKernel):
             (self._kept(n, kept) if self.keeping else self._looped(segment)).getvalue()
             for n, segment in enumerate(self.segments)
         ]
-        lines = [f"var kept_{v}: array<{self.types[v]}, TURNS * 4>;" for v in sorted(kept)]
+        lines = [f"var kept_{v}: array<{self.types[v]}, {self.turns * 4}>;" for v in sorted(kept)]
         for line in self.body.getvalue().split("\n"):
             mark = line.strip()
             lines.append(loops[int(mark.removeprefix(_MARK))].rstrip() if mark.startswith(_MARK) else line)

@@ -85,3 +85,14 @@ def made(result: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     if result.stride() == out.stride() and result.dtype == out.dtype and result.shape == out.shape:
         return result
     return out.copy_(result)
+
+
+def laid(result: torch.Tensor, size: tuple, stride: tuple, operator: str = "") -> torch.Tensor:
+    """The result of an operator with the strides that the code after it takes for granted."""
+    if tuple(result.shape) != tuple(size):
+        raise AssertionError(
+            f"{operator} gave a tensor of sizes {tuple(result.shape)}, where {tuple(size)} was expected"
+        )
+    if all([own == wanted or n <= 1 for n, own, wanted in zip(size, result.stride(), stride)]):
+        return result
+    return empty(size, stride, result.dtype).copy_(result)

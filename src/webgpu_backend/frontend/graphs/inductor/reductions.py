@@ -93,9 +93,33 @@ def _welford(kernel, value: tuple):
         "return S_welford(s.mean + d * part, s.m2 + o.m2 + d * d * s.n * part, n);",
     ]
     total = _joining(kernel, "welford", fields, body)
+    names = _shifted(kernel, value[0]) if len(value) == 1 else _combined(kernel, fields, value)
+    joined = kernel.cse.newvar(dtype=torch.float32)
+    kernel.post_loop.writeline(f"let {joined} = {total}(S_welford({', '.join(names)}), lid, lane);")
+    return tuple(kernel.kept(f"{joined}.{field}", torch.float32) for field, _ in fields)
+
+
+def _shifted(kernel, value) -> list[str]:
+    """Single elements: a thread adds up what they are above its first one, which takes no division."""
+    fields = [("first", "f32"), ("sum", "f32"), ("squares", "f32"), ("n", "f32")]
+    first, total, squares, n = kernel.accumulator(fields, [0, 0, 0, 0])
+    text = as_carrier(value, "f32")
+    kernel.compute.writelines(
+        [
+            f"if ({n} == 0.0) {{ {first} = {text}; }}",
+            f"{total} += {text} - {first};",
+            f"{squares} += ({text} - {first}) * ({text} - {first});",
+            f"{n} += 1.0;",
+        ]
+    )
+    mean = f"{total} / max({n}, 1.0)"
+    return [f"{first} + {mean}", f"{squares} - {total} * ({mean})", n]
+
+
+def _combined(kernel, fields: list, value: tuple) -> list[str]:
+    """Parts that have been counted already."""
     names = kernel.accumulator(fields, [0, 0, 0])
     other = [as_carrier(v, "f32") for v in value]
-    other += ["0.0", "1.0"] if len(value) == 1 else []
     kernel.compute.writeline("{")
     with kernel.compute.indent():
         parts = f"S_welford({', '.join(names)}), S_welford({', '.join(other)})"
@@ -103,6 +127,4 @@ def _welford(kernel, value: tuple):
         for name, (field, _) in zip(names, fields):
             kernel.compute.writeline(f"{name} = joined.{field};")
     kernel.compute.writeline("}")
-    joined = kernel.cse.newvar(dtype=torch.float32)
-    kernel.post_loop.writeline(f"let {joined} = {total}(S_welford({', '.join(names)}), lid, lane);")
-    return tuple(kernel.kept(f"{joined}.{field}", torch.float32) for field, _ in fields)
+    return names

@@ -19,6 +19,7 @@ from ...device import module
 from .kernel import Kernel
 
 _MADE = ("mm", "addmm", "bmm", "baddbmm", "bias_addmm")  # extern kernels that need no `out`
+_ASSERTED = "assert_size_stride(buf"
 _HERE = f"{__package__}.launch"
 
 
@@ -70,7 +71,7 @@ class Wrapper(PythonWrapperCodegen):
 
     def write_header(self) -> None:
         super().write_header()
-        self.imports.splice(f"from {_HERE} import Compiled, made, planned, empty as empty_strided_{T.NAME}\n")
+        self.imports.splice(f"from {_HERE} import Compiled, laid, made, planned, empty as empty_strided_{T.NAME}\n")
 
     def define_kernel(self, kernel_name, *args, **kwargs) -> None:
         """Kernels of other devices come this way: the CPU's would take a C++ compiler."""
@@ -92,6 +93,19 @@ class Wrapper(PythonWrapperCodegen):
             super()._generate_extern_kernel_out_helper(kernel, out, out_view, args, device, stack_traces)
             return
         self.writeline(f"{out} = made({kernel}({', '.join(args)}), {out})")
+
+    def write_assert_size_stride(self, name, size, stride, op_name) -> None:
+        """Where operators lay out their results in another way than torch's descriptions of them, they are copied."""
+        if name.startswith("buf"):
+            self.writeline(f"{name} = laid({name}, {size}, {stride}, {op_name!r})")
+        else:
+            super().write_assert_size_stride(name, size, stride, op_name)
+
+    def writeline(self, line) -> None:
+        if isinstance(line, str) and line.startswith(_ASSERTED):  # torch 2.11 writes it so
+            rest = line.removeprefix(_ASSERTED)
+            line = f"buf{rest.partition(',')[0]} = laid(buf{rest}"
+        super().writeline(line)
 
     def generate_after_suffix(self, result) -> None:
         super().generate_after_suffix(result)
