@@ -8,9 +8,20 @@
 @compute @workgroup_size({{ workgroup }})
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
     let thread = i32(gid.x + gid.y * nwg.x * {{ workgroup }}u);
+{% if source.tile %}
+{% set inner, step, other = source.tile %}
+{% set across, along, between = inner // tile, other // tile, step // inner %}
+    // Lines of both dimensions are used whole while they are in the cache.
+    let square = thread / {{ workgroup }};
+    let place = thread % {{ workgroup }};
+    let column = square % {{ across }} * {{ tile }} + place % {{ tile // 4 }} * 4;
+    let line = square / {{ across }} % {{ along }} * {{ tile }} + place / {{ tile // 4 }};
+    let rest = square / {{ across * along }};
+    let tiled = rest / {{ between }} * {{ step * other }} + line * {{ step }} + rest % {{ between }} * {{ inner }} + column;
+{% endif %}
     for (var turn = 0; turn < {{ groups }}; turn++) {
 {% if source.fours %}
-        let first = (thread * {{ groups }} + turn) * 4;
+        let first = {% if source.tile %}tiled{% else %}(thread * {{ groups }} + turn) * 4{% endif %};
         if (first >= {{ count }}) {
             return;
         }

@@ -11,6 +11,7 @@ from ..text.render import render_program
 from . import access
 from .access import Operand, Place
 
+TILE = 32  # the side of a square that a workgroup walks, four elements to a thread
 _MOST_BYTES = 256  # of parameters
 
 
@@ -40,6 +41,8 @@ class Source:
     length: int | str = 1
     along: bool = True
     loops: int = 1
+    tile: tuple[int, int, int] | None = None
+    """Workgroups walk squares of two dimensions: the sizes of the inner one, of a step along the other, and of that."""
     kept: bool = False  # threads keep their elements from one loop to the next, a constant number of them
     joins: tuple = ()  # names of the states that a row's threads join, each with its fields and their types
 
@@ -132,7 +135,9 @@ def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) ->
     if pack.size > _MOST_BYTES:
         raise Unsupported("webgpu: a compiled kernel with too many sizes")
     threads = WORKGROUP[caps.kind]
-    groups = GROUPS[caps.kind] if not source.reduction else 1
+    groups = GROUPS[caps.kind] if not source.reduction and not source.tile else 1
+    if source.tile:
+        threads = TILE * TILE // 4
     program = render_program(
         source.name,
         "compiled/reduction.wgsl" if source.reduction else "compiled/pointwise.wgsl",
@@ -143,6 +148,7 @@ def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) ->
         accessors=functions,
         source=source,
         lanes=lanes,
+        tile=TILE,
         near=_near(source, lanes, caps),
         count=source.count if isinstance(source.count, int) else f"p.{source.count}",
         body=source.body.split("\n"),
@@ -151,5 +157,7 @@ def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) ->
     )  # fmt: skip
     if not fields:
         pack = Struct("<4x")
+    if source.tile:
+        return Kernel(program, tuple(bound), pack, offsets, TILE * TILE)
     share = threads // lanes if source.reduction else threads * groups * (4 if source.fours else 1)
     return Kernel(program, tuple(bound), pack, offsets, share)

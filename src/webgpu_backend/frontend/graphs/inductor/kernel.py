@@ -20,7 +20,7 @@ from torch.utils._sympy.symbol import SymT, free_symbol_is_type
 
 from .... import tensor as T
 from ....kernels.compiled.access import FOURS, Operand
-from ....kernels.compiled.program import Source, turns_of
+from ....kernels.compiled.program import TILE, Source, turns_of
 from ....kernels.text.expression import literal
 from ....plan import caps
 from . import printer, reductions
@@ -28,7 +28,20 @@ from .values import Values, as_carrier, carrier_of, computed, named, type_of
 
 _MARK = "//loop "
 KEPT = 4096  # longest row whose elements stay in registers
-_REST = ("loads", "stores", "fours", "whole", "guarded", "reduction", "length", "along", "loops", "joins", "kept")
+_REST = (
+    "loads",
+    "stores",
+    "fours",
+    "whole",
+    "guarded",
+    "reduction",
+    "length",
+    "along",
+    "loops",
+    "joins",
+    "kept",
+    "tile",
+)
 
 
 class Four:
@@ -86,6 +99,7 @@ class Kernel(SIMDKernel):
         self.loads4: dict[tuple, Four] = {}
         self.stores4: dict[tuple, Four] = {}
         self.numbers = count()
+        self.tile: tuple[int, int, int] | None = None
         self.along = self.across = 0  # elements that follow one another along a reduction, or across rows
         self.accumulators = 0
         self.fours = self._fours()
@@ -163,6 +177,19 @@ class Kernel(SIMDKernel):
         elif steps.get("x") == 1:
             self.across += 1
 
+    def _across(self, index: sympy.Expr) -> tuple[int, int, int] | None:
+        """Where a load runs along another dimension than the elements of a turn: the sizes of the innermost dimension,
+        of one step along that other one, and of that one."""
+        steps = {self.range_tree_nodes[s]: index.coeff(s) for s in index.free_symbols if s in self.range_tree_nodes}
+        inner = [e for e, step in steps.items() if e.divisor == 1 and step not in (0, 1)]
+        other = [e for e, step in steps.items() if step == 1 and e.divisor != 1]
+        if caps().kind != "gpu" or not inner or not other:
+            return None
+        found = (inner[0].length, other[0].divisor, other[0].length)
+        if not all(isinstance(n, (int, sympy.Integer)) for n in found) or found[0] % TILE or found[2] % TILE:
+            return None
+        return tuple(int(n) for n in found) if found[1] % found[0] == 0 else None
+
     def _use(self, operand: str, how: str) -> None:
         self.uses.setdefault(operand, set()).add(how)
 
@@ -186,6 +213,8 @@ class Kernel(SIMDKernel):
         if self.inside_reduction and not indirect:
             self._count_strides(index)
         base = None if indirect else self._by_fours(index, dtype)
+        if base is None and not indirect and not self.features.is_reduction():
+            self.tile = self.tile or self._across(index)
         if base is not None:
             return self._load4(name, operand, base, dtype)
         self._use(operand, "r")
@@ -451,6 +480,7 @@ class Kernel(SIMDKernel):
                 end = amount if isinstance(amount, int) else f"p.{amount}"
                 stores.append(f"write4_{f.operand}({f.base} + first, {f.name}, {f.base} + {end});")
         whole = isinstance(amount, int) and amount % 4 == 0
+        rest["tile"] = self.tile if fours and isinstance(amount, int) else None
         return Source(name, operands, sizes, amount, body, loads=tuple(loads), stores=tuple(stores), fours=fours,
                       whole=whole, **rest)  # fmt: skip
 
