@@ -68,10 +68,11 @@ _MOST_TURNS = 50_000  # a software driver silently leaves a thread's loops after
 
 def turns_of(length: int, caps: Caps) -> int:
     """How often the threads of a row take four of its `length` elements, where they keep them."""
-    return -(-length // (4 * _along(length, caps)))
+    return -(-length // (4 * lanes_along(length, caps)))
 
 
-def _along(length: int, caps: Caps) -> int:
+def lanes_along(length: int, caps: Caps) -> int:
+    """How many threads share a row whose elements lie side by side."""
     lanes = 1
     while lanes < WORKGROUP[caps.kind] and lanes * _SHARE[caps.kind][0] < length:
         lanes *= 2
@@ -81,7 +82,7 @@ def _along(length: int, caps: Caps) -> int:
 def lanes_of(source: Source, count: int, length: int, caps: Caps) -> int:
     """How many threads share a row, of `count` that have `length` elements."""
     if source.kept:
-        return _along(length, caps)
+        return lanes_along(length, caps)
     most, share = WORKGROUP[caps.kind], _SHARE[caps.kind][not source.along]
     lanes = 1
     while lanes < most and lanes * share < length and (source.along or lanes * count < 65536):

@@ -20,7 +20,8 @@ from torch.utils._sympy.symbol import SymT, free_symbol_is_type
 
 from .... import tensor as T
 from ....kernels.compiled.access import FOURS, Operand
-from ....kernels.compiled.program import TILE, Source, turns_of
+from ....kernels.compiled.program import TILE, Source, lanes_along, turns_of
+from ....kernels.layout import WORKGROUP
 from ....kernels.text.expression import literal
 from ....plan import caps
 from . import printer, reductions
@@ -134,8 +135,9 @@ class Kernel(SIMDKernel):
         (self.loop_indexing if entry.is_reduction else self.indexing_code).writeline(line)
 
     def _root(self):
-        """The range whose elements are taken four at a time: the innermost one."""
-        return self.range_trees[-1]
+        """The range whose elements are taken four at a time: a reduction's own, or the innermost one."""
+        reduced = self.features.is_reduction()
+        return [t for t in self.range_trees if t.is_reduction == reduced][-1]
 
     def _fours(self) -> bool:
         root = self._root()
@@ -383,13 +385,21 @@ class Kernel(SIMDKernel):
         kept |= after
         taken = [f"let {v} = kept_{v}[turn * 4 + lane4];" for v in sorted(before)]
         given = [f"kept_{v}[turn * 4 + lane4] = {v};" for v in sorted(after)]
+        sure = self._whole_rows()  # without branches, reads of all turns are on their way at the same time
         for turn in range(self.turns):
             body.writelines(["{", f"const turn = {turn};", "let r0_first = (turn * LANES + lane) * 4;"])
-            body.writeline("if (r0_first < row_end) {")
+            body.writeline("{" if sure else "if (r0_first < row_end) {")
             with body.indent():
                 self._lines4(body, segment, taken, given)
             body.writeline("}}")
         return body
+
+    def _whole_rows(self) -> bool:
+        """Whether every thread of every workgroup has as many elements."""
+        length, lanes = int(self._root().numel), lanes_along(int(self._root().numel), caps())
+        rows = sympy_product([t.numel for t in self.range_trees if not t.is_reduction])
+        beside = WORKGROUP[caps().kind] // lanes
+        return bool(length == self.turns * lanes * 4 and (beside == 1 or rows % beside == 0))
 
     def _lines4(self, body: IndentedBuffer, segment: "Segment", taken: list[str], given: list[str]) -> None:
         for four in segment.loads:
