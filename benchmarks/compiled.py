@@ -1,7 +1,7 @@
 """PyTorch's database of operators through `torch.compile`: the first sample of every entry, float32, forward and
 gradient, against the eager device.
 
-    python -m benchmarks.compiled [--only softmax,norm] [--slice 0/4] [--json out.json]
+    python -m benchmarks.compiled [--only softmax,norm*] [--slice 0/4] [--json out.json]
 
 Prints how many entries are equal to eager, how many of those Inductor compiled whole, and the rest with the reason.
 """
@@ -38,7 +38,7 @@ def check(entry, device: str = "webgpu") -> tuple[str, str]:
     def call(*args, **kwargs):
         return entry.op(*args, **kwargs)
 
-    found = _outcome(torch.compile(call), sample, device, graded)
+    found = _outcome(torch.compile(call, backend="webgpu_inductor"), sample, device, graded)
     if isinstance(found, Exception):
         return "error", f"{type(found).__name__}: {found}".split("\n")[0]
     try:
@@ -96,7 +96,7 @@ def main() -> None:
     entries = [e for e in op_db if torch.float32 in e.dtypes][part::parts]
     for entry in entries:
         name = entry.name + (f".{entry.variant_test_name}" if entry.variant_test_name else "")
-        if only and not any(o in name for o in only):
+        if only and name not in only and not any(o.endswith("*") and o[:-1] in name for o in only):
             continue
         outcome, reason = check(entry)
         counts[outcome] += 1

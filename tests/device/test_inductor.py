@@ -8,13 +8,15 @@ import torch.nn.functional as F
 from torch import nn
 
 import webgpu_backend
+from webgpu_backend import env
 
 D = "webgpu"
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
 @pytest.fixture(autouse=True)
-def fresh():
+def fresh(monkeypatch):
+    monkeypatch.setattr(env, "COMPILE", "inductor")
     torch._dynamo.reset()
     with _no_refusals():
         yield
@@ -98,6 +100,13 @@ def test_dtypes(shape, dtype):
     check(lambda x, y: (x + y, x * y - 3, x > y, -x.abs()), x, y, kernels=1, rtol=rough, atol=rough)
     check(lambda x, y: (x.sum(), x.amax(-1), (x > y).sum(-1), x.float()), x, y, rtol=rough, atol=rough * 10)
     check(lambda x: x.t().contiguous() if x.dim() == 2 else x.flip(0), x)
+
+
+def test_by_the_name_of_a_backend(monkeypatch):
+    monkeypatch.setattr(env, "COMPILE", "replay")
+    x = torch.randn(5, 8)
+    check(lambda x: torch.softmax(x.exp() * 2, -1), x, kernels=1, backend="webgpu_inductor")
+    check(lambda x: torch.softmax(x.exp() * 2, -1), x, kernels=2)
 
 
 def test_masks_and_bits():

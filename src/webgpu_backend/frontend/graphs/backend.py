@@ -110,9 +110,18 @@ def fused(original: Callable, graph: torch.fx.GraphModule, inputs: list, kwargs:
 
 
 def registered(registry):
-    """By its name."""
+    """By its name, and the way through Inductor by another."""
     registry.register_backend(compile, name=T.NAME)
+    registry.register_backend(by_inductor, name=f"{T.NAME}_inductor")
     return registry
+
+
+def by_inductor(graph: torch.fx.GraphModule, inputs: list):
+    """The backend that goes through Inductor, whatever the switch says."""
+    from torch._inductor.compile_fx import compile_fx
+
+    original = getattr(compile_fx, "__wrapped__", compile_fx)
+    return fused(original, graph, inputs, {}) if concerns(graph, inputs) else original(graph, inputs)
 
 
 _TRACED = ("integrations/encoder.py", "integrations/torchao.py", "quantized/modules.py")
@@ -127,7 +136,7 @@ def untraced(trace_rules):
 
 
 def in_place_of_inductor(original):
-    """Inductor has no code generator for the device."""
+    """The device's graphs go the way that the switch says."""
 
     @wraps(original)
     def compile_fx(model_, example_inputs_, *args, **kwargs):

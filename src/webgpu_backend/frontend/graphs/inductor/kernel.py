@@ -4,16 +4,13 @@ Elementwise work is text for one `xindex`; a reduction is loops over `r0_index` 
 stores whose elements follow one another are done four at a time: they become a line before or after the four.
 """
 
-import re
 from contextlib import contextmanager
 from itertools import count
-from typing import NamedTuple
 
 import sympy
 import torch
 from torch._inductor.codegen.common import CSEVariable, DeferredLine, IndentedBuffer, SizeArg, TensorArg
 from torch._inductor.codegen.simd import SIMDKernel
-from torch._inductor.dependencies import MemoryDep
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 from torch.utils._sympy.symbol import SymT, free_symbol_is_type
@@ -25,6 +22,7 @@ from ....kernels.layout import WORKGROUP
 from ....kernels.text.expression import literal
 from ....plan import caps
 from . import printer, reductions
+from .pieces import Four, Segment, reads_along
 from .values import Values, as_carrier, carrier_of, computed, named, type_of
 
 _MARK = "//loop "
@@ -43,38 +41,6 @@ _REST = (
     "kept",
     "tile",
 )
-
-
-class Four:
-    """Four neighbouring elements that one line loads or stores."""
-
-    def __init__(self, operand: str, base: str, name: str, dtype: torch.dtype, buffer: str):
-        self.operand = operand
-        self.base = base
-        self.name = name
-        self.dtype = dtype
-        self.buffer = buffer
-
-
-class Segment(NamedTuple):
-    """What a loop does with an element, and its loads and stores of four."""
-
-    inner: IndentedBuffer
-    loads: list[Four]
-    stores: list[Four]
-
-    def defined(self) -> set[str]:
-        return set(re.findall(r"^(?:let|var) (tmp\d+)\b", self.inner.getvalue(), re.M))
-
-    def used(self) -> set[str]:
-        text = self.inner.getvalue()
-        return set(re.findall(r"\btmp\d+\b", text)) - self.defined()
-
-
-def _reads_along(node) -> bool:
-    """Whether a reduction reads what lies side by side."""
-    reads = [d for d in node.read_writes.reads if isinstance(d, MemoryDep)] if node.is_reduction() else []
-    return any(d.var_names and d.index.coeff(d.var_names[-1]) == 1 for d in reads)
 
 
 class Kernel(SIMDKernel):
@@ -148,7 +114,7 @@ class Kernel(SIMDKernel):
         root = self._root()
         if caps().kind != "gpu" or not self.inside_reduction or not self.fours or not self.numbered(root):
             return False
-        return int(root.numel) <= KEPT and any(map(_reads_along, self.features.scheduler_nodes()))
+        return int(root.numel) <= KEPT and any(map(reads_along, self.features.scheduler_nodes()))
 
     def _base(self, index: sympy.Expr) -> sympy.Expr | None:
         """The place of an index's first element, if the four elements of a turn follow one another from a multiple of

@@ -1,0 +1,40 @@
+"""Parts of a kernel's text that are put together at the end: loops, and the groups of four that they load and store."""
+
+import re
+from typing import NamedTuple
+
+import torch
+from torch._inductor.codegen.common import IndentedBuffer
+from torch._inductor.dependencies import MemoryDep
+
+
+class Four:
+    """Four neighbouring elements that one line loads or stores."""
+
+    def __init__(self, operand: str, base: str, name: str, dtype: torch.dtype, buffer: str):
+        self.operand = operand
+        self.base = base
+        self.name = name
+        self.dtype = dtype
+        self.buffer = buffer
+
+
+class Segment(NamedTuple):
+    """What a loop does with an element, and its loads and stores of four."""
+
+    inner: IndentedBuffer
+    loads: list[Four]
+    stores: list[Four]
+
+    def defined(self) -> set[str]:
+        return set(re.findall(r"^(?:let|var) (tmp\d+)\b", self.inner.getvalue(), re.M))
+
+    def used(self) -> set[str]:
+        text = self.inner.getvalue()
+        return set(re.findall(r"\btmp\d+\b", text)) - self.defined()
+
+
+def reads_along(node) -> bool:
+    """Whether a reduction reads what lies side by side."""
+    reads = [d for d in node.read_writes.reads if isinstance(d, MemoryDep)] if node.is_reduction() else []
+    return any(d.var_names and d.index.coeff(d.var_names[-1]) == 1 for d in reads)
