@@ -1,0 +1,125 @@
+"""Fake quantisation: values rounded to those that codes could hold, with their gradients, for training that knows.
+
+Tensors of torch's quantised dtypes (quint8, qint8, qint32) cannot be on the device: they are `QTensorImpl`s, which only
+C++ kernels for `aten::_empty_affine_quantized` and `aten::empty_quantized` make, and torch offers no way to make one
+from Python over memory of its own. torch deprecates them; `torch.ops.quantized_decomposed` has the same in plain ones.
+"""
+
+import torch
+
+from ... import tensor as T
+from ..pointwise.elementwise import runner
+from ..table import custom, expression
+
+# q is the code: NaN is below all of them, as where the CPU makes an integer of it.
+_CODE = "q = round(a * (1 / b)) + c\nk = where(isnan(q), low - 1, q)\n"
+_GIVEN = dict(arity=3, scalars=("low", "high"), types={"b": "f32", "c": "f32"})
+_FAKE = expression("fake_quantize", _CODE + "(min(max(k, low), high) - c) * b", **_GIVEN)
+_WITHIN = expression("within_codes", _CODE + "(k >= low) and (k <= high)", promote="always_bool", **_GIVEN)
+
+
+def _check_range(low: int, high: int) -> None:
+    if low > high:
+        raise RuntimeError("`quant_min` should be less than or equal to `quant_max`.")
+
+
+def _fake(x, scale, zero, low: int, high: int):
+    if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise RuntimeError(f"fake_quantize: expected a float tensor, got {x.dtype}")
+    given = x, scale, zero, float(low), float(high)
+    return runner(_FAKE)(*given), runner(_WITHIN)(*given)
+
+
+def _along(values: torch.Tensor, x: torch.Tensor, axis: int) -> torch.Tensor:
+    """One value for each index of a dimension, to be broadcast."""
+    if values.dim() != 1 or values.shape[0] != x.shape[axis]:
+        raise RuntimeError("dimensions of scale and zero-point are not consistent with input tensor")
+    return values.float().reshape([-1 if d == axis % x.dim() else 1 for d in range(x.dim())])
+
+
+@custom("fake_quantize_per_tensor_affine_cachemask")
+def per_tensor(self, scale, zero_point, quant_min, quant_max):
+    _check_range(quant_min, quant_max)
+    if not quant_min <= zero_point <= quant_max:
+        raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
+    return _fake(self, float(scale), float(zero_point), quant_min, quant_max)
+
+
+@custom("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")
+def per_tensor_of_tensors(self, scale, zero_point, fake_quant_enabled, quant_min, quant_max):
+    _check_range(quant_min, quant_max)
+    made, mask = _fake(self, scale.reshape(()).float(), zero_point.reshape(()).float(), quant_min, quant_max)
+    on = fake_quant_enabled.reshape(()) != 0
+    return torch.where(on, made, self), mask | ~on
+
+
+@custom("fake_quantize_per_channel_affine_cachemask")
+def per_channel(self, scale, zero_point, axis, quant_min, quant_max):
+    _check_range(quant_min, quant_max)
+    scales, zeros = _along(scale, self, axis), _along(zero_point, self, axis)
+    return _fake(self, scales, zeros, quant_min, quant_max)
+
+
+# -- with gradients of the scale and of the zero point
+
+
+def _learnt(zero: torch.Tensor, low: int, high: int) -> torch.Tensor:
+    return zero.float().round().clamp(low, high)
+
+
+def _gradients(grad, x, scale, zero, low: int, high: int, factor: float, dims: list[int], shape):
+    """Of the input, the scale and the zero point, the last two summed over dimensions."""
+    made, mask = _fake(x, scale, zero, low, high)
+    wide = grad.float()
+    inside = (made.float() - x.float()) / scale
+    outside = made.float() / scale  # the lowest or highest code, less the zero point
+    of_scale = (torch.where(mask, inside, outside) * wide * factor).sum(dims).reshape(shape)
+    of_zero = (torch.where(mask, 0.0, -scale) * wide * factor).sum(dims).reshape(shape)
+    return grad * mask, of_scale, of_zero
+
+
+@custom("_fake_quantize_learnable_per_tensor_affine")
+def learnable_per_tensor(self, scale, zero_point, quant_min, quant_max, grad_factor=1.0):
+    zero = _learnt(zero_point.reshape(()), quant_min, quant_max)
+    return _fake(self, scale.reshape(()).float(), zero, quant_min, quant_max)[0]
+
+
+@custom("_fake_quantize_learnable_per_tensor_affine_backward")
+def learnable_per_tensor_backward(grad, self, scale, zero_point, quant_min, quant_max, grad_factor=1.0):
+    zero = _learnt(zero_point.reshape(()), quant_min, quant_max)
+    dims = list(range(self.dim()))
+    return _gradients(grad, self, scale.reshape(()).float(), zero, quant_min, quant_max, grad_factor, dims, (1,))
+
+
+@custom("_fake_quantize_learnable_per_channel_affine")
+def learnable_per_channel(self, scale, zero_point, axis, quant_min, quant_max, grad_factor=1.0):
+    zero = _learnt(_along(zero_point, self, axis), quant_min, quant_max)
+    return _fake(self, _along(scale, self, axis), zero, quant_min, quant_max)[0]
+
+
+@custom("_fake_quantize_learnable_per_channel_affine_backward")
+def learnable_per_channel_backward(grad, self, scale, zero_point, axis, quant_min, quant_max, grad_factor=1.0):
+    zero = _learnt(_along(zero_point, self, axis), quant_min, quant_max)
+    dims = [d for d in range(self.dim()) if d != axis % self.dim()]
+    scales = _along(scale, self, axis)
+    return _gradients(grad, self, scales, zero, quant_min, quant_max, grad_factor, dims, scale.shape)
+
+
+# -- torch's quantised dtypes
+
+
+@custom(
+    "quantize_per_tensor", "quantize_per_tensor.tensor_qparams", "quantize_per_tensor.tensors", "quantize_per_channel",
+    "quantize_per_tensor_dynamic", planned=False, refuses=False,
+)  # fmt: skip
+def quantised_dtypes(*args, **kwargs):
+    raise NotImplementedError(
+        f"{T.NAME}: tensors of quantized dtypes (quint8, qint8) cannot be on the device, since only C++ can make them; "
+        "torch.ops.quantized_decomposed.quantize_per_tensor gives plain integers, and torchao or "
+        "webgpu_backend.quantize_ quantize models"
+    )
+
+
+@custom("dequantize.self")
+def dequantize(self):
+    return self.to(torch.float32, copy=True)
