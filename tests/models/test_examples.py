@@ -45,6 +45,17 @@ def test_generate_streams_the_cpu_s_text(capsys):
     assert written == generate.main(["--tokens", "12", "--device", "cpu"])[0]
 
 
+def test_chat_says_what_the_cpu_says(tmp_path, capsys):
+    needs.package("transformers")
+    from examples import chat
+
+    given = ["--folder", str(tmp_path), "--steps", "2", "--format", "q8_0", "--tokens", "5", "--say", "What news?"]
+    said = chat.main([*given, "--device", "cpu"])
+    assert len(said) == 1
+    assert chat.main([*given, "--say", "And then?"])[0] == said[0]  # the model that is there is not trained again
+    assert "tokens/s" in capsys.readouterr().out
+
+
 def test_image_classification(tmp_path):
     from examples import image_classification
 

@@ -89,5 +89,5 @@ def _tie(model: nn.Module) -> None:
     tied = head is not None and model.config.get_text_config().tie_word_embeddings
     if tied and isinstance(table, QuantizedEmbedding) and not isinstance(head, QuantizedLinear):
         shared = QuantizedLinear(table.weight.data, table.scales, head.bias, table.format, table.embedding_dim)
-        shared.weight = table.weight
+        shared.weight, shared.scales = table.weight, table.scales
         model.set_output_embeddings(shared.eval())

@@ -5,10 +5,12 @@ them; their `weight` holds the codes, a parameter of whole numbers without a gra
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import nn
 
+from ... import tensor as T
 from .. import first_use
 
 FORMATS = ("q8_0", "q4_0", "q4_k", "q6_k")
@@ -23,14 +25,16 @@ class QuantizedLinear(nn.Linear):
         nn.Module.__init__(self)
         self.in_features, self.out_features, self.format = columns, codes.shape[0], format
         self.weight = nn.Parameter(codes, requires_grad=False)
-        self.register_buffer("scales", scales)
+        self.scales = nn.Parameter(scales, requires_grad=False)  # compiled graphs look at parameters once
         self.bias = bias
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         bias = self.bias
         if bias is not None and bias.dtype != input.dtype:
             bias = bias.to(input.dtype)
-        return torch.ops.webgpu_backend.linear_blocks(input, self.weight, self.scales, bias, self.format)
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or input.device.type != T.NAME:
+            return torch.ops.webgpu_backend.linear_blocks(input, self.weight, self.scales, bias, self.format)
+        return _direct()(input, self.weight, self.scales, bias, self.format)  # not by way of torch's dispatcher
 
     def extra_repr(self) -> str:
         rest = f"bias={self.bias is not None}, format={self.format!r}"
@@ -50,7 +54,7 @@ class QuantizedEmbedding(nn.Embedding):
         self.padding_idx = self.max_norm = None
         self.norm_type, self.scale_grad_by_freq, self.sparse = 2.0, False, False
         self.weight = nn.Parameter(codes, requires_grad=False)
-        self.register_buffer("scales", scales)
+        self.scales = nn.Parameter(scales, requires_grad=False)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         rows = input.reshape(-1)
@@ -60,6 +64,13 @@ class QuantizedEmbedding(nn.Embedding):
 
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, format={self.format!r}, dtype={self.dtype}"
+
+
+@cache
+def _direct() -> Callable:
+    from ...ops.quantized.blocks import linear_here
+
+    return linear_here
 
 
 def quantize_(
@@ -89,7 +100,7 @@ def quantize_(
         codes, scales = _quantised(weight, chosen)
         new = [quantized_module(model.get_submodule(name), codes, scales, chosen) for name in names]
         for name, module in zip(names, new):
-            module.weight = new[0].weight
+            module.weight, module.scales = new[0].weight, new[0].scales
             if not name:
                 return module
             model.set_submodule(name, module)

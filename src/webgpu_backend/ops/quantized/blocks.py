@@ -39,7 +39,7 @@ def _numbers(codes, scales, format: str, dtype):
 
 
 @torch.library.impl(_library, "linear_blocks", "PrivateUse1")
-def _linear_here(x, codes, scales, bias, format):
+def linear_here(x, codes, scales, bias, format):
     _check(x, codes, bias, format)
     return _linear(x, codes, scales, bias, format)
 

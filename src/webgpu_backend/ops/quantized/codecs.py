@@ -1,5 +1,7 @@
 """GGUF's formats in torch's own arithmetic, on any device: from floats, from the bytes of a file, and back to floats.
 
+Codes and scales are whole numbers, those of halves their bits: a model that is cast to another dtype keeps them.
+
 The blocks of a file are taken apart into codes and scales as `kernels/quantized/formats.py` lays them out; no bit of
 either is lost, and nothing is rounded.
 """
@@ -90,7 +92,7 @@ def factors(scales: torch.Tensor, format: str) -> tuple[torch.Tensor, torch.Tens
     n = scales.shape[0]
     kind = FORMATS[format].scales
     if kind == "plain":
-        return scales.float(), None
+        return scales.view(torch.float16).float(), None
     header = scales.view(n, -1, FORMATS[format].header)
     d = header[..., :1].contiguous().view(torch.float16).float()
     if kind == "k6":
@@ -118,10 +120,11 @@ def from_blocks(raw: torch.Tensor, format: str) -> tuple[torch.Tensor, torch.Ten
     n = raw.shape[0]
     blocks = raw.contiguous().view(n, -1, BYTES[format])
     if format == "q8_0":
-        return pack(blocks[..., 2:].reshape(n, -1).view(torch.int8), format), _halves(blocks[..., :2])
+        return pack(blocks[..., 2:].reshape(n, -1).view(torch.int8), format), _halves(blocks[..., :2]).view(torch.int16)
     if format == "q4_0":
         quants = blocks[..., 2:]
-        return pack(torch.cat([quants & 15, quants >> 4], -1).view(n, -1), format), _halves(blocks[..., :2])
+        codes = pack(torch.cat([quants & 15, quants >> 4], -1).view(n, -1), format)
+        return codes, _halves(blocks[..., :2]).view(torch.int16)
     if format == "q4_k":
         scales, minima = _six_bits(blocks[..., 4:16])
         quants = blocks[..., 16:].view(n, -1, 4, 32)
@@ -156,11 +159,13 @@ def quantised(weight: torch.Tensor, format: str) -> tuple[torch.Tensor, torch.Te
     if format == "q8_0":
         groups = weight.reshape(n, -1, PIECE)
         d = (groups.abs().amax(-1) / 127).to(torch.float16)
-        return pack(_rounded(groups, d.float(), -127, 127).to(torch.int8).view(n, k), format), d
+        codes = _rounded(groups, d.float(), -127, 127).to(torch.int8)
+        return pack(codes.view(n, k), format), d.view(torch.int16)
     if format == "q4_0":
         groups = weight.reshape(n, -1, PIECE)
         d = (_farthest(groups) / -8).to(torch.float16)
-        return pack((_rounded(groups, d.float(), -8, 7) + 8).to(torch.uint8).view(n, k), format), d
+        codes = (_rounded(groups, d.float(), -8, 7) + 8).to(torch.uint8)
+        return pack(codes.view(n, k), format), d.view(torch.int16)
     if format == "q4_k":
         return _quantised_k4(weight.reshape(n, -1, 8, 32))
     if format == "q6_k":

@@ -67,7 +67,7 @@ def dense(codes: torch.Tensor) -> torch.Tensor:
 
 
 def in_blocks(codes: torch.Tensor, scales: torch.Tensor, format: str) -> Weight:
-    """A weight in one of GGUF's formats: codes as rows of words, scales as rows of halves or of headers."""
+    """A weight in one of GGUF's formats: codes as rows of words, scales as rows of halves' bits or of headers."""
     found = FORMATS[format]
     codes, n, k = dense(codes), codes.shape[0], codes.shape[1] // found.words * PIECE
     if found.header:
@@ -76,7 +76,7 @@ def in_blocks(codes: torch.Tensor, scales: torch.Tensor, format: str) -> Weight:
         blocks = Blocks(format, offset=scales.storage_offset() // unit, row=k // 256)
     else:
         row, group = scales.stride()
-        blocks = Blocks(format, T.dtype_of(scales), scales.storage_offset(), row, group, PIECE.bit_length() - 1)
+        blocks = Blocks(format, T.DTYPES[torch.float16], scales.storage_offset(), row, group, PIECE.bit_length() - 1)
     return Weight(codes, scales, blocks, n, k)
 
 
