@@ -160,8 +160,35 @@ def accelerated(rank: int) -> None:
         curves.append([entry["loss"] for entry in trainer.state.log_history if "loss" in entry])
         loss = torch.tensor([rank + 1.0]).to(device)
         assert accelerate.utils.gather(loss).tolist() == [1, 2]
+    sharded(accelerate, (AcceleratorState, PartialState, GradientState))
     assert len(curves[0]) == 3 and curves[0][-1] < curves[0][0]
     assert all(abs(a - b) < 1e-3 * b for a, b in zip(*curves)), curves
+
+
+def sharded(accelerate, states) -> None:
+    """FSDP2 by accelerate's plugin: parameters in parts, and the loss of one process."""
+    for state in states:
+        state._reset_state()
+    os.environ["ACCELERATE_TORCH_DEVICE"] = D
+    x, losses = torch.randn(8, 6, generator=torch.Generator().manual_seed(1)), []
+    run = accelerate.Accelerator(
+        fsdp_plugin=accelerate.FullyShardedDataParallelPlugin(fsdp_version=2, reshard_after_forward=True)
+    )
+    assert run.distributed_type == accelerate.DistributedType.FSDP
+    for whole in (False, True):
+        model = build().to(D)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if not whole:
+            model, optimizer = run.prepare(model, optimizer)
+            assert all(hasattr(p, "full_tensor") for p in model.parameters())
+        for _ in range(3):
+            optimizer.zero_grad()
+            part = x if whole else x.chunk(2)[run.process_index]
+            loss = model(part.to(D)).square().mean()
+            loss.backward() if whole else run.backward(loss)
+            optimizer.step()
+        losses.append(loss.item() if whole else run.gather(loss.detach().reshape(1)).mean().item())
+    assert abs(losses[0] - losses[1]) < 1e-4 * losses[1], losses
 
 
 def no_backend_named(rank: int) -> None:

@@ -66,6 +66,22 @@ def prepare_backend(original):
     return _prepare_backend
 
 
+def sharded(original):
+    """FSDP is for a fixed list of kinds, and gloo's is none of them: elsewhere the plugin would be left aside."""
+    kinds = sys.modules[original.__module__].DistributedType
+
+    @wraps(original)
+    def __init__(self, *args, fsdp_plugin=None, **kwargs):
+        original(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
+        if fsdp_plugin is not None and self.distributed_type == kinds.MULTI_CPU and is_ours(self.device):
+            self.distributed_type = kinds.FSDP
+            if self._mixed_precision != "no":
+                fsdp_plugin.set_mixed_precision(self._mixed_precision)
+            self.fsdp_plugin = fsdp_plugin
+
+    return __init__
+
+
 def get_max_memory(original):
     @wraps(original)
     def get_max_memory(max_memory=None):
