@@ -277,3 +277,37 @@ def test_range():
         for arguments in ((0, 2), (1, 2, 0.25), (3, -1, -2), (0.0, 1.0)):
             both(lambda d, a=arguments: torch.range(*a, device=d))
         refused(lambda d: torch.range(2, 1, device=d))
+
+
+# -- of nothing, and of numbers that are none
+
+
+def test_a_loss_of_an_empty_batch():
+    for reduction in ("mean", "sum", "none"):
+
+        def call(device, reduction=reduction):
+            x = torch.zeros(0, 5, device=device, requires_grad=True)
+            out = F.cross_entropy(x, torch.zeros(0, dtype=torch.int64, device=device), reduction=reduction)
+            return out.detach(), torch.autograd.grad(out.sum(), x)[0]
+
+        both(call)
+
+
+def test_gradients_of_a_convolution_without_channels():
+    def call(device):
+        x = torch.ones(2, 0, 5, 5, device=device, requires_grad=True)
+        w, b = (torch.ones(s, device=device, requires_grad=True) for s in ((3, 0, 3, 3), (3,)))
+        out = F.conv2d(x, w, b)
+        return out.detach(), *torch.autograd.grad(out.sum(), (x, w, b))
+
+    both(call)
+
+
+def test_complex_quotients_of_nan():
+    nan = float("nan")
+    x = torch.tensor([complex(nan, nan), complex(nan, 1), complex(2, 3), complex(1, nan)])
+    y = torch.tensor([complex(nan, nan), complex(2, 1), complex(nan, 0), complex(1, 1)])
+    for call in (lambda x, y: x / y, lambda x, y: x / nan, lambda x, y: torch.addcdiv(torch.ones_like(x), x, y)):
+        expected, found = call(x, y), call(x.to(D), y.to(D)).cpu()
+        for part in (torch.real, torch.imag):
+            assert torch.equal(part(found).isnan(), part(expected).isnan())

@@ -331,7 +331,10 @@ def convolution_backward(
     # One number stands for every dimension, as where the padding was given by name.
     spatial = input.dim() - 2
     each = [list(x) * (spatial if len(x) == 1 else 1) for x in (stride, padding, dilation, output_padding)]
-    return gradients(grad_output, input, weight, *each[:3], transposed, each[3], groups, output_mask)
+    found = gradients(grad_output, input, weight, *each[:3], transposed, each[3], groups, output_mask)
+    if output_mask[2] and not grad_output.numel():  # of an output without channels, whatever the weight has
+        return found[0], found[1], fill(T.empty(bias_sizes, input.dtype), 0)
+    return found
 
 
 @custom("convolution_backward_overrideable")
