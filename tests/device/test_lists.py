@@ -1,11 +1,14 @@
 """Lists of tensors, several to a dispatch: against one at a time on the CPU."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import webgpu_backend
 from webgpu_backend.plan import caps
 from webgpu_backend.plan.lists import Lists
+from webgpu_backend.runtime.gpu import gpu
 
 D = "webgpu"
 SHAPES = [(3, 5), (4,), (), (1,), (64, 9), (1025,), (7, 4), (2, 2, 2)] * 3
@@ -235,3 +238,20 @@ def test_clipping_gradients(big_gpu):
         results.append([p.grad.cpu() for p in parameters])
     torch.testing.assert_close(norms[1], norms[0])
     check(results[1], results[0])
+
+
+def test_what_is_known_of_tensors_belongs_to_the_adapter(monkeypatch):
+    """Lists that come again are remembered with their plan, which another adapter's kernels are not in."""
+    xs = [t.to(D) for t in tensors(0)]
+
+    def texts():
+        queue = gpu().queue
+        queue.recording = []
+        torch._foreach_mul_(xs, 1.5)
+        found, queue.recording = {r.step.program.wgsl for r in queue.recording}, None
+        return found
+
+    before = [texts() for _ in range(3)][-1]
+    own = gpu().caps
+    monkeypatch.setattr(gpu(), "caps", replace(own, kind="gpu" if own.kind == "cpu" else "cpu"))
+    assert texts().isdisjoint(before)

@@ -104,7 +104,9 @@ class Chromium:
                 self.events.append(message)
 
     def open(self, url: str, width: int = 1100, height: int = 800) -> "Page":
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        # Storage of its own: sites of other tests may have had the same port.
+        context = self.send("Target.createBrowserContext", disposeOnDetach=True)["browserContextId"]
+        target = self.send("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, target, session)
         page.size(width, height)

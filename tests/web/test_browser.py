@@ -108,12 +108,14 @@ def test_what_goes_wrong_is_told(browser, served, linear, code):
 def test_a_damaged_file_is_shown_in_the_page(browser, served, linear, tmp_path):
     import shutil
 
-    folder = tmp_path / "site"
+    folder = tmp_path / "damaged"  # a path of its own: what the browser has kept of another site must not serve
     shutil.copytree(linear[1], folder)
     file = next(folder.glob("weights-*"))
     file.write_bytes(b"\0" * file.stat().st_size)
-    page = browser.open(served(folder).url)
-    shown = page.wait("!document.getElementById('error').hidden && document.getElementById('error').textContent")
+    page = browser.open(f"{served(tmp_path).url}/damaged/")
+    shown = page.wait(
+        "document.getElementById('error')?.hidden === false && document.getElementById('error').textContent"
+    )
     assert "damaged" in shown and file.name in shown
     page.close()
 

@@ -26,7 +26,7 @@ class Cache:
     def __init__(self, most: int = MOST):
         self.most = most
         self.tables: list[Table] = []
-        self._marks: list[set] = []
+        self._marks: list[set | dict] = []
         self.world: dict[str, object] = {}
         self.size = 0
         self.evicted = 0
@@ -42,6 +42,11 @@ class Cache:
     def marks(self) -> set:
         """A new set of keys, which is emptied where plans are forgotten or put aside."""
         self._marks.append(set())
+        return self._marks[-1]
+
+    def notes(self) -> dict:
+        """A new dictionary of what was found out beside plans, emptied likewise."""
+        self._marks.append({})
         return self._marks[-1]
 
     def keep(self, table: Table, key: tuple, plan) -> None:

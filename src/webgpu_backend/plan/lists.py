@@ -55,7 +55,7 @@ class Lists:
         self.written = written
         self.plans = cache.table(f"{spec.name} of lists")
         self.apart = cache.marks()  # keys of lists that need a dispatch for each tensor
-        self.held: dict[tuple, _Held | None] = {}  # None: seen once
+        self.held: dict[tuple, _Held | None] = cache.notes()  # None: seen once
         self.fits = not spec.types and set(spec.outputs) == {"T"}
 
     def __call__(self, columns: list, scalars: tuple = ()) -> tuple[list, ...] | None:
