@@ -5,6 +5,7 @@ is missing here; the reasons of all skipped tests end the output of `./dev test`
 import os
 import shutil
 import sys
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,6 +51,18 @@ def limit(name: str, least: int) -> None:
 
     if getattr(gpu().caps, name) < least:
         missing(f"{gpu().name} has {name} below {least} {_as_opened()}".rstrip())
+
+
+@contextmanager
+def float64_if_asked():
+    """For tests of which some make float64 tensors: those are skipped where the device refuses them."""
+    try:
+        yield
+    except TypeError as error:
+        if "float64 needs an adapter" not in str(error):
+            raise
+        feature("f64")
+        raise
 
 
 def timestamps() -> None:
