@@ -136,7 +136,7 @@ def main(argv: list[str] | None = None) -> list[str]:
     parser.add_argument("--say", action="append", help="said instead of what is typed; may be given again")
     parser.add_argument("--tokens", type=int, default=120)
     parser.add_argument("--sample", action="store_true", help="draw tokens instead of taking the likeliest")
-    parser.add_argument("--steps", type=int, default=300, help="of training the small model")
+    parser.add_argument("--steps", type=int, default=1500, help="of training the small model")
     parser.add_argument("--folder", default=str(HERE / "out" / "small_llama"), help="where the small model is kept")
     args = parser.parse_args(argv)
     out = Console(highlight=False)
