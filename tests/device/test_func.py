@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from tests.device._compare import D, both
+from webgpu_backend.plan.graphs import planned_graph
 
 
 def test_grad():
@@ -66,3 +67,12 @@ def test_per_sample_gradients():
         return torch.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(params, x, y)
 
     both(run)
+
+
+def test_transforms_after_arguments_were_printed_in_a_plan():
+    """An overload that does not fit is refused with its arguments in words, also while they have no values."""
+    x, y = torch.rand(3, device=D), torch.rand(3, device=D)
+    run = planned_graph(lambda a, b: torch.ops.aten.clamp_max(a * 0.5, b) * 2)
+    for _ in range(2):
+        torch.testing.assert_close(run(x, y).cpu(), torch.minimum(x.cpu() * 0.5, y.cpu()) * 2)
+    assert torch.func.grad(lambda x: (x**2).sum())(torch.arange(3.0)).tolist() == [0, 2, 4]

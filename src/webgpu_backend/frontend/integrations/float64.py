@@ -1,4 +1,4 @@
-"""Where torch's Python code takes a float64 for granted: printing, and the gradient scaler."""
+"""Where torch's Python code takes a float64 for granted: the gradient scaler."""
 
 from functools import wraps
 
@@ -15,16 +15,6 @@ class _Single(torch.Tensor):
 
     def double(self):
         return self
-
-
-def formatter(original):
-    """The formatter looks at elements one by one, and at float64: both belong on the host."""
-
-    @wraps(original)
-    def __init__(self, tensor):
-        original(self, tensor.cpu() if tensor.device.type == T.NAME else tensor)
-
-    return __init__
 
 
 def unscale(original):
