@@ -289,9 +289,15 @@ def constant_pad_nd(self, pad, value=0):
                 f"The input size {self.shape[d]}, plus negative padding {low} and {high} resulted in a negative output "
                 f"size, which is invalid. Check dimension {d} of your input."
             )
-    format, self = image_format(self), self.resolve_conj().resolve_neg()
+    return laid(padded(self, pad, value), image_format(self))
+
+
+def padded(self, pad, value=0):
+    """As constant_pad_nd, contiguous."""
+    shape, sides = _pads(self, pad)
+    self = self.resolve_conj().resolve_neg()
     rules, lows = "".join("c" if side != (0, 0) else "n" for side in sides), [low for low, _ in sides]
-    return laid(_move(self, shape, self.stride(), 0, rules, lows, list(self.shape), outside=value), format)
+    return _move(self, shape, self.stride(), 0, rules, lows, list(self.shape), outside=value)
 
 
 def _edge_pad(op: str, spatial: int, rule: str):

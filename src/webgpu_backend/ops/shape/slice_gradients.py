@@ -7,7 +7,7 @@ from ...dtypes import Unsupported
 from ...plan import caps, planned
 from ..table import custom
 from .copy import device_copy, fill
-from .rearrange import constant_pad_nd
+from .rearrange import padded
 
 
 def _known(grad: torch.Tensor) -> torch.Tensor:
@@ -36,7 +36,7 @@ def _placed(grad, sizes, dim, start, step):
     whole = T.meta(sizes, None, grad.dtype).block_size
     if step == 1 and grad.numel() and max(whole, T.block_of(grad).size) <= caps().max_binding:
         after = len(sizes) - 1 - dim
-        return constant_pad_nd(grad, [0, 0] * after + [start, size - start - length])
+        return padded(grad, [0, 0] * after + [start, size - start - length])
     out = fill(T.empty(sizes, grad.dtype), 0)
     strides = list(out.stride())
     first = start * strides[dim]
