@@ -33,7 +33,11 @@ def jagged(original):
         query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
     ):
         ours = all(x.is_nested and x.device.type == T.NAME and x.dim() == 4 for x in (query, key, value))
-        if not ours or attn_mask is not None or any(x._ragged_idx != 2 for x in (query, key, value)):
+        if (
+            not ours
+            or attn_mask is not None
+            or any(not isinstance(x.shape[2], torch.SymInt) for x in (query, key, value))
+        ):
             return original(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         from torch.nested._internal.nested_tensor import nested_view_from_values_offsets_lengths
 

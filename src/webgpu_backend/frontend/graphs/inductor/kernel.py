@@ -473,7 +473,7 @@ class Kernel(SIMDKernel):
         wrapper = V.graph.wrapper_code
         for symbol in self.args.sizevars:
             wrapper.ensure_size_computed(symbol)
-        wrapper.uploads |= {a.buffer for a in self.operands() if self._of_host(a.buffer)}
+        wrapper.uploads.update(a.buffer for a in self.operands() if self._of_host(a.buffer))
         args = [*(a.buffer for a in self.operands()), *(text for _, text in self.sizes())]
         wrapper.writeline(f"{name}({', '.join(args)})")
 
