@@ -1,4 +1,4 @@
-"""WGSL as browsers compile it. What the device tests render is collected by `./dev test` (tests/web/texts.py)."""
+"""WGSL as browsers compile it. `WEBGPU_DAWN=1 ./dev test` asks Dawn about what the device tests render (texts.py)."""
 
 from itertools import product
 from pathlib import Path
