@@ -175,6 +175,55 @@ def test_a_batch_that_was_closed_before_an_interrupt_is_not_overtaken():
     assert run(PENDING) == "kept\n"
 
 
+SLOTS = """
+    import torch
+    import webgpu_backend
+    from webgpu_backend.runtime import queue as queues
+    from webgpu_backend.runtime.gpu import gpu
+
+    queue = gpu().queue
+    dispatch, flush = queues._dispatch, queue.flush
+    x = torch.arange(5.0).to("webgpu")
+    (x * 2).cpu()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    # Calls that write their parameters and get no further, more of them than a batch has room for.
+    queue.limit = queues.LARGEST_BATCH
+    results = []
+    for k in range(600):
+        queues._dispatch = interrupt
+        try:
+            x * (k + 0.5)
+        except KeyboardInterrupt:
+            pass
+        queues._dispatch = dispatch
+        if k % 5 == 0:
+            results.append((k, x * (k + 0.25)))
+
+    assert queue._ring_used <= queue.count * queues.RING_SLOT
+
+    # Batches that are full and could not be submitted.
+    for k in range(600):
+        queue.flush = interrupt if k % 3 else flush
+        try:
+            results.append((k, x * (k + 0.25)))
+        except KeyboardInterrupt:
+            pass
+        assert queue.count <= queues.LARGEST_BATCH
+    queue.flush = flush
+    assert len(results) > 400
+    for k, y in results:
+        assert y.tolist() == [i * (k + 0.25) for i in range(5)], k
+    print("kept")
+"""
+
+
+def test_interrupted_calls_take_no_room_of_a_batch():
+    assert run(SLOTS) == "kept\n"
+
+
 LOST = """
     import gc, random, signal
     import torch
@@ -196,14 +245,13 @@ LOST = """
     came = 0
     for k in range(150):
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.0005 + random.random() * 0.004)
             if k % 10 == 0:
                 signal.raise_signal(signal.SIGTERM)
+            signal.setitimer(signal.ITIMER_REAL, 0.0005 + random.random() * 0.004)
             while True:
                 model(x).sum().backward()
         except TimeoutError:
             came += 1
-        signal.setitimer(signal.ITIMER_REAL, 0)
         model.zero_grad()
     assert torch.allclose(model(x).detach().cpu(), want)
     model(x).sum().backward()  # torch drops what an exception left in its queue

@@ -142,6 +142,7 @@ class Queue:
                     self.bound_params = params
                 x, y, z = step.grid
                 self.log.append((step, buffers, params))
+                self.count = count = self.count + 1  # no interrupt comes between this and the call
                 _dispatch(encoder, x, y, z)
                 if pipeline.guarded:
                     faults.watch(self.watched, pipeline.name, params)
@@ -149,7 +150,6 @@ class Queue:
                     self.recording.append(Recorded(step, buffers, params))
                     if self.clock is not None:
                         self._end_pass()  # a pass of its own for each dispatch that is timed
-                self.count = count = self.count + 1
                 if count >= self.limit:
                     self.limit = min(count + (self.more or count), LARGEST_BATCH)
                     self.flush()
@@ -160,8 +160,10 @@ class Queue:
                     self.span += MORE_SPAN
                     self.flush()
             except BaseException:
-                # Perhaps an interrupt between two calls into the library: nobody knows what is bound.
-                self.bound = None
+                # Perhaps an interrupt between two calls into the library: nobody knows what is bound, parameters may be
+                # written that no dispatch reads, and a full batch may be left as it is.
+                self.pass_ = self.bound = None
+                self._ring_used = min(self._ring_used, self.count * RING_SLOT)
                 raise
 
     def record_and_wait(self, step: Step, buffers: tuple, params: bytes) -> None:
@@ -219,6 +221,8 @@ class Queue:
     def _begin(self):
         if self.dead:
             raise DeviceLost(self.dead)
+        if self.count >= LARGEST_BATCH:  # an interrupt came before it was submitted
+            self.flush()
         timed = NULL if self.clock is None else self.clock.next_pass()
         if self.encoder is None:
             self._open()
