@@ -323,7 +323,7 @@ def order(w: Writer, _):
         f"{x}.sort({a}, stable=True).values", f"{x}.sort({a}, stable=True).indices",
         f"{x}.topk({min(n, 3)}, {a}).values",
         f"{x}.any({a})", f"{x}.all({a})", f"{x}.nonzero()", f"{x}.unique()", f"{x}.count_nonzero({a})",
-        f"{x}.argsort({a}, stable=True, descending=True)", f"{x}.msort()",
+        f"{x}.argsort({a}, stable=True, descending=True)", f"{x}.sort(0, stable=True, descending=True).values",
         f"torch.searchsorted({x}.flatten().sort()[0], {x})",
         f"{x}.kthvalue({n}, {a}).values", f"{x}.flatten().bincount()", f"{x}.unique(return_inverse=True)[1]",
     )), True  # fmt: skip

@@ -1,13 +1,11 @@
 """Random programs against the CPU, and what more of them (`python -m tests.fuzz`) have found."""
 
-import os
-
 import pytest
 import torch
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from tests import fuzz, needs
+from tests import fuzz
 
 PROGRAMS = 2000
 # A part of them has these dtypes and one more: every kernel is compiled for each dtype, which takes most of the time.
@@ -40,10 +38,6 @@ def same(program: fuzz.Program, compiled: bool = False) -> None:
 
 @pytest.mark.parametrize("dtype", MORE, ids=str)
 def test_random_programs(dtype):
-    if not os.environ.get("WEBGPU_FUZZ"):
-        why = "2,000 programs take minutes, and some (int32, uint8, complex64) show differences not yet understood"
-        needs.missing(f"{why}: run by hand with WEBGPU_FUZZ=1")
-
     @seed(MORE.index(dtype))
     @settings(max_examples=EACH, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
@@ -63,6 +57,9 @@ def test_random_programs_compiled(number):
 FOUND = {
     "a mask that is written by itself": (
         False, "t0 = make((2,), torch.bool, 664)", "t0.masked_scatter_(t0, t0.flip(0).contiguous())",
+    ),
+    "a mask that is filled by itself": (
+        False, "t0 = make((2, 3), torch.bool, 664)", "t1 = make((5,), torch.bool, 3)", "t0[t0] = 2", "t1[t1] = False",
     ),
 }  # fmt: skip
 

@@ -70,7 +70,6 @@ def index_put_(self, indices, values, accumulate=False):
     if expanded(self):
         not_lasting()
         warn_expanded("index_put_", "tensor")
-    no_overlap(self, values, *indices)
     given = [i for i in indices if i is not None]
     if not accumulate and len(given) == 1 and given[0].dtype is torch.uint8 and values.numel() == 1:
         raise RuntimeError("masked_fill_ only supports boolean masks, but got mask with dtype unsigned char")
@@ -81,6 +80,7 @@ def index_put_(self, indices, values, accumulate=False):
             mask = mask.reshape([*mask.shape, *[1] * (self.dim() - at - mask.dim())])
             self.masked_fill_(mask, values.reshape(()))
             return self
+    no_overlap(self, values, *indices)  # after masks of one value: those may be the tensor itself
     whole = self
     flat = flat_mask(self, indices)
     if flat is not None:
