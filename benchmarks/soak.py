@@ -21,7 +21,7 @@ from torch import nn
 
 import webgpu_backend
 from webgpu_backend.plan import cache
-from webgpu_backend.runtime import queue
+from webgpu_backend.runtime.gpu import gpu
 
 D = "webgpu"
 HELD = ("pipelines_live", "bind_groups_live", "plans_live", "buffers_live", "bytes_live", "bytes_pooled")
@@ -166,8 +166,8 @@ def main() -> int:
     given = parser.parse_args()
     signal.signal(signal.SIGALRM, _alarm)
     torch.manual_seed(given.seed)
+    gpu().queue.most_groups = given.plans // 2
     cache.most = given.plans
-    queue.MAX_BIND_GROUPS = given.plans // 2
     soak, start, rows = Soak(given.seed), time.time(), []
     print("minute rounds resident_mb " + " ".join(HELD))
     while time.time() - start < given.minutes * 60:

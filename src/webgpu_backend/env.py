@@ -81,6 +81,9 @@ CLASS: str = _choice("WEBGPU_CLASS", ("", "gpu", "cpu"), "")
 MEMORY_LIMIT: int = _size("WEBGPU_MEMORY_LIMIT")
 """Bytes of device memory this process may take; 0 leaves it to the driver."""
 
+CACHE_LIMIT: int = _size("WEBGPU_CACHE_LIMIT")
+"""Bytes of host memory that plans, pipelines and bind groups may take together; 0: what suits the adapter."""
+
 BLOCKING: bool = _flag("WEBGPU_BLOCKING")
 """Wait for every dispatch: what a kernel reports is raised at the call that asked for it."""
 
@@ -99,5 +102,6 @@ SWITCHES: dict[str, str] = {
     "WEBGPU_CLASS": "gpu or cpu: use that class's kernel variants, whatever the adapter is",
     "WEBGPU_BLOCKING": "1: wait for every kernel, so that an error is raised at the call that made it; slow",
     "WEBGPU_TUNING": "file of tuning rows for matrix products, made by `python -m benchmarks.tune`",
+    "WEBGPU_CACHE_LIMIT": "host memory that plans and kernels may take, likewise; 1 GiB for GPUs, else 544 MiB",
     "WEBGPU_MEMORY_LIMIT": "device memory this process may take, in bytes or as in 512M, 4G, 1.5GiB",
 }

@@ -1,12 +1,15 @@
 """What the runtime holds is bounded: pipelines, bind groups and free memory. Less room changes no result."""
 
+import os
+import subprocess
+import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 import webgpu_backend
-from webgpu_backend.runtime import queue as queues
 from webgpu_backend.runtime.gpu import gpu
 
 D = "webgpu"
@@ -148,7 +151,7 @@ def test_two_entries_of_one_text_are_two_pipelines():
 
 def test_bind_groups(monkeypatch):
     tensors = [torch.full((N,), float(k), device=D) for k in range(12)]
-    monkeypatch.setattr(queues, "MAX_BIND_GROUPS", 20)
+    monkeypatch.setattr(gpu().queue, "most_groups", 20)
     for i, a in enumerate(tensors):
         for j, b in enumerate(tensors):
             assert (a + b).tolist() == [float(i + j)] * N
@@ -178,3 +181,33 @@ def test_stats_tell_what_is_there():
     assert found["pipelines_live"] <= gpu().pipelines.most
     assert 0 < found["pipelines_text_bytes"] <= gpu().pipelines.most_bytes
     assert found["plans_live"] > 0 and found["bind_groups_live"] >= 0
+    assert 0 < found["cache_bytes"] <= found["cache_limit"]
+
+
+SMALL = """
+    import torch
+    import webgpu_backend
+
+    D, stats = "webgpu", webgpu_backend.stats
+    most = 0
+    for k in range(1, 700):
+        x = torch.arange(float(k), dtype=torch.float32, device=D)
+        y = (x * 2)[: k - 1].sum() + x.max()
+        if k % 50 == 0:
+            assert y.item() == k * (k - 1) - 2 * (k - 1) + k - 1, k
+        if k % 10 == 0:  # kernels of their own
+            torch.set_default_dtype(torch.float16 if k % 20 else torch.float32)
+            torch.eye(k, device=D).to((torch.int32, torch.bool, torch.uint8)[k // 10 % 3]).cumsum(k // 10 % 2).flip(0)
+            torch.var(x.view(1, -1), k // 10 % 2, correction=0)
+            most = max(most, stats()["cache_bytes"])
+    found = stats()
+    print(most <= found["cache_limit"] == 24 << 20, found["plans_live"] > 500, found["pipelines_released"] > 0)
+"""
+
+
+def test_all_caches_have_one_budget():
+    env = {**os.environ, "WEBGPU_CACHE_LIMIT": "24M"}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SMALL)], capture_output=True, text=True, timeout=300, env=env
+    )
+    assert done.stdout == "True True True\n", done.stdout + done.stderr[-2000:]

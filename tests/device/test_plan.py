@@ -175,7 +175,8 @@ def test_each_world_has_plans_of_its_own(monkeypatch):
 
 
 def test_the_oldest_plans_make_room():
-    small = Cache(most=6)
+    small = Cache()
+    small.most = 6
     first, second = small.table("first"), small.table("second")
     short, long = Plan(()), Plan((None,) * 17)  # which counts for three
     for key in range(4):

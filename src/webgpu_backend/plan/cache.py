@@ -7,9 +7,9 @@ and those of the other world are taken out again.
 
 from collections import deque
 
+from ..runtime import budget
 from ..runtime.gpu import on_caps
 
-MOST = 1 << 15  # plans, each counted once and once more for every eight steps
 _WORLDS = 4
 
 
@@ -23,8 +23,8 @@ class Table(dict):
 
 
 class Cache:
-    def __init__(self, most: int = MOST):
-        self.most = most
+    def __init__(self):
+        self.most = budget.plans("cpu")  # plans, each counted once and once more for every eight steps
         self.tables: list[Table] = []
         self._marks: list[set | dict] = []
         self.world: dict[str, object] = {}
@@ -55,6 +55,16 @@ class Cache:
         table[key] = plan
         self.size += weight
         self._order.append((table, key, plan, weight))
+        self._trim()
+
+    @property
+    def held(self) -> int:
+        """Plans of all worlds, counted as in `most`."""
+        return self.size + sum([size for _, _, size in self._aside.values()])
+
+    def _trim(self) -> None:
+        while self._aside and self.held > self.most:
+            del self._aside[next(iter(self._aside))]
         while self.size > self.most:
             old, key, plan, weight = self._order.popleft()
             self.size -= weight
@@ -95,4 +105,11 @@ class Cache:
 
 
 cache = Cache()
-on_caps.append(lambda caps: cache.change(caps=caps))
+
+
+def _new_caps(caps) -> None:
+    cache.most = budget.plans(caps.kind)
+    cache.change(caps=caps)
+
+
+on_caps.append(_new_caps)

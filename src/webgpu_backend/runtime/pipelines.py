@@ -1,7 +1,7 @@
 """From a Program to a compiled pipeline: layouts by access pattern, trusted modules, readable WGSL errors.
 
-A driver keeps the machine code of every pipeline, so their number is bounded: those not used for longest are released,
-and compiled again when they are asked for.
+A driver keeps the machine code of every pipeline, so their number is bounded (`budget`): those not used for longest
+are released, and compiled again when they are asked for.
 """
 
 import ctypes
@@ -10,14 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ..program import Caps, Program
+from . import budget
 from .errors import DeviceError
 from .native import checked, ffi, lib, text
 
 PARAMS_GROUP = 1
-# How many pipelines are kept, and how many bytes of text they may have together, by the adapter's class. A software
-# adapter's machine code lies in the process's own memory: 0.8 MB a pipeline with llvmpipe, 5 GB for those of the tests.
-# NVIDIA's driver takes 0.04 MB for a short one.
-MOST = {"gpu": (8192, 64 << 20), "cpu": (512, 4 << 20)}
 _STAGE = lib.WGPUShaderStage_Compute
 
 
@@ -58,7 +55,7 @@ class Pipelines:
         self.caps = caps
         self.layouts: dict[str, Layout] = {}
         self._pipeline_layouts: dict[tuple[str, int], object] = {}
-        self.most, self.most_bytes = MOST[caps.kind]
+        self.most, self.most_bytes = budget.pipelines(caps.kind)
         self.recent: dict[tuple, Pipeline] = {}
         self.earlier: dict[tuple, Pipeline] = {}
         self._recent_bytes = 0

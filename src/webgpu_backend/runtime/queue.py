@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ..program import Caps, Program, Step, Window
-from . import faults, refusal, transfer
+from . import budget, faults, refusal, transfer
 from .blocks import Block
 from .buffers import USAGE, Pool
 from .clock import Clock
@@ -34,7 +34,6 @@ SPIN = 2e-2
 _NEVER = 1 << 62
 RING_SLOT = 256
 ARENA_BYTES = 1 << 20
-MAX_BIND_GROUPS = 16384  # 0.9 KB each with llvmpipe
 
 _set_pipeline = lib.wgpuComputePassEncoderSetPipeline
 _set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
@@ -96,6 +95,7 @@ class Queue:
         self.clock: Clock | None = None
         self.dead: str | None = None
         self.bind_groups = 0
+        self.most_groups = budget.bind_groups(caps.kind)
         self._offset = ffi.new("uint32_t[1]")
         self._command = ffi.new("WGPUCommandBuffer[1]")
         self._status = ffi.new("int *")
@@ -290,7 +290,7 @@ class Queue:
                     f"(the adapter's limit is {limit} bytes)"
                 )
         self._check_aliases(pipeline, refusal.blocks_of(buffers))
-        if self.bind_groups >= MAX_BIND_GROUPS:
+        if self.bind_groups >= self.most_groups:
             self._drop_groups(lambda key: True)
         bound = (*buffers, self.fault_words()) if pipeline.guarded else buffers
         group = pipeline.groups[buffers] = self._create_group(pipeline.layout.handle, bound)

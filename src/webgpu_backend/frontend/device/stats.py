@@ -1,12 +1,13 @@
 """Counters that show what the runtime did, and what it holds."""
 
 from ...plan import cache
+from ...runtime import budget
 from ...runtime import gpu as runtime
 
 _NAMES = (
     "dispatches", "submits", "pipelines_compiled", "pipelines_released", "pipelines_live", "pipelines_text_bytes",
     "bind_groups_created", "bind_groups_live", "plans_live", "buffers_live", "bytes_live", "bytes_pooled",
-    "bytes_uploaded", "bytes_read", "allocations",
+    "bytes_uploaded", "bytes_read", "allocations", "cache_bytes", "cache_limit",
 )  # fmt: skip
 
 
@@ -16,9 +17,11 @@ def stats() -> dict[str, int]:
     if not runtime.is_initialized():
         return dict.fromkeys(_NAMES, 0)
     g = runtime.gpu()
+    kind, pipelines, groups = g.caps.kind, len(g.pipelines), g.queue.bind_groups
     counted = (
-        g.queue.dispatches, g.queue.submits, g.pipelines.compiled, g.pipelines.released, len(g.pipelines),
-        g.pipelines.text_bytes, g.queue.bind_groups_created, g.queue.bind_groups, len(cache), g.pool.live,
+        g.queue.dispatches, g.queue.submits, g.pipelines.compiled, g.pipelines.released, pipelines,
+        g.pipelines.text_bytes, g.queue.bind_groups_created, groups, len(cache), g.pool.live,
         g.pool.bytes_live, g.pool.bytes_pooled, g.queue.bytes_uploaded, g.queue.bytes_read, g.pool.allocations,
+        budget.taken(kind, cache.held, groups, pipelines, g.pipelines.text_bytes), budget.limit(kind),
     )  # fmt: skip
     return dict(zip(_NAMES, counted, strict=True))
