@@ -343,3 +343,41 @@ def test_torchvision_training(name):
     assert runs["cpu"][0][-1] != pytest.approx(runs["cpu"][0][0], abs=2e-2)
     for n, b in runs["cpu"][1].items():
         torch.testing.assert_close(runs[D][1][n], b, rtol=2e-2, atol=2e-2, msg=lambda m, n=n: f"{n}: {m}")
+
+
+def test_torchvision_detector():
+    """A detector of two stages: what it finds, and the gradients of its four losses."""
+    needs.package("torchvision")
+    from torchvision.models.detection import fasterrcnn_mobilenet_v3_large_320_fpn
+
+    torch.manual_seed(0)
+    model = fasterrcnn_mobilenet_v3_large_320_fpn(
+        weights=None, weights_backbone=None, num_classes=5, min_size=96, box_score_thresh=0.0,
+        box_detections_per_img=15, rpn_pre_nms_top_n_test=60, rpn_post_nms_top_n_test=30, rpn_pre_nms_top_n_train=60,
+        rpn_post_nms_top_n_train=30, rpn_batch_size_per_image=4096, rpn_positive_fraction=1.0,
+        box_batch_size_per_image=4096, box_positive_fraction=1.0,
+    )  # fmt: skip
+    for module in model.modules():  # without a trained backbone all boxes would look alike
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+    images = [torch.rand(3, 96, 120), torch.rand(3, 80, 64)]
+    targets = [
+        {"boxes": torch.tensor([[5.0, 6, 50, 60], [20, 20, 90, 80]]), "labels": torch.tensor([1, 2])},
+        {"boxes": torch.tensor([[5.0, 6, 50, 60]]), "labels": torch.tensor([3])},
+    ]
+    found = {}
+    for place in ("cpu", D):
+        net, moved = copy.deepcopy(model).to(place), [i.to(place) for i in images]
+        with torch.no_grad():
+            seen = [{k: v.cpu() for k, v in each.items()} for each in net.eval()(moved)]
+        losses = net.train()(moved, [{k: v.to(place) for k, v in each.items()} for each in targets])
+        sum(losses.values()).backward()
+        gradients = {n: p.grad.cpu() for n, p in net.named_parameters() if p.grad is not None}
+        found[place] = seen, {k: v.item() for k, v in losses.items()}, gradients
+    for ours, theirs in zip(found[D][0], found["cpu"][0]):
+        assert torch.equal(ours["labels"], theirs["labels"])
+        torch.testing.assert_close(ours["boxes"], theirs["boxes"], rtol=1e-3, atol=1e-2)
+        torch.testing.assert_close(ours["scores"], theirs["scores"], rtol=1e-3, atol=1e-4)
+    assert found[D][1] == pytest.approx(found["cpu"][1], rel=1e-3)
+    for n, g in found["cpu"][2].items():  # of sixty layers with corners in their activations
+        assert (found[D][2][n] - g).norm() <= 1e-2 * g.norm() + 1e-6, n

@@ -57,7 +57,7 @@ def test_every_choice_matches_a_schema(choice):
     assert served, f"no overload of {choice.aten} takes {choice.arguments}"
 
 
-@pytest.mark.parametrize("overload", sorted({overload for overload, key in CUSTOM}))
+@pytest.mark.parametrize("overload", sorted({overload for overload, key in CUSTOM if "::" not in overload}))
 def test_every_custom_overload_exists(overload):
     base, _, name = overload.partition(".")
     assert (name or "default") in getattr(torch.ops.aten, base).overloads()

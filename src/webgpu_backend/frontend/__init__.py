@@ -13,7 +13,7 @@ def install() -> None:
     import torch
 
     from ..env import tell
-    from . import importing, patches
+    from . import first_use, importing, patches
 
     patches.require()  # before the modules that take what it names
 
@@ -24,6 +24,7 @@ def install() -> None:
     patches.apply(patches.IMPORT)
     entrance.register()
     importing.watch(patches.modules(), patches.apply)
+    importing.watch(first_use.LIBRARIES.values(), first_use.loaded)
     if torch.cuda.device_count():
         from .device.guard import BESIDE_CUDA
 

@@ -3,10 +3,14 @@
 import importlib
 import os
 import pkgutil
+import sys
 from threading import RLock
 
 from ..runtime import collection
 from . import patches
+
+LIBRARIES = {"torchvision": "torchvision.extension"}
+"""Namespaces of operators that the table has entries for and torch has not: the module that brings them."""
 
 _lock = RLock()
 _running = False
@@ -49,6 +53,19 @@ def _install() -> None:
         forward_mode.observe()
         distributed.register()
         registration.register()
+        for space, module in LIBRARIES.items():
+            if module in sys.modules:
+                registration.register_library(space)
+
+
+def loaded(module: str) -> None:
+    """A library has brought operators of its own."""
+    if is_complete:
+        from .dispatch import registration
+
+        for space, brings in LIBRARIES.items():
+            if brings == module:
+                registration.register_library(space)
 
 
 def import_operators() -> None:

@@ -105,7 +105,8 @@ def _enter(aten: str, source: str, arity: int, autocast: str = "", **rest) -> No
 
 def autocast(rule: str, *overloads: str) -> None:
     """What mixed precision does with operators: "lower" computes in the lower precision, "float32" in that,
-    "float32_result" asks for such a result, "widest" takes the widest of the inputs. The rules are torch's own."""
+    "float32_and_back" gives results of the first argument's dtype all the same, "float32_result" asks for a float32
+    result, "widest" takes the widest of the inputs. The rules are torch's own."""
     AUTOCAST.update(dict.fromkeys(overloads, rule))
 
 

@@ -64,7 +64,7 @@ def _error(words: tuple[int, ...], watched: dict[tuple, bytes]) -> Exception:
         if env.BLOCKING
         else "; the device reports it when its results are waited for, with WEBGPU_BLOCKING=1 at once"
     )
-    told = f"(in aten::{op}{_where(place, watched)}{when})"
+    told = f"(in {op if '::' in op else 'aten::' + op}{_where(place, watched)}{when})"
     if op == "masked_scatter":
         return RuntimeError(
             "masked_scatter: expected at least as many elements in source as ones in the mask, but it "

@@ -118,7 +118,30 @@ def _banned(*args, **kwargs):
     raise RuntimeError(_BANNED)
 
 
-_RULES = {"lower": _lower, "float32": _float32, "float32_result": _float32_result, "widest": _widest}
+def _float32_and_back(overload):
+    """Computes in float32; results have the dtype that the first argument came with."""
+
+    def kernel(*args, **kwargs):
+        results = _call(overload, args, kwargs, torch.float32)
+        if isinstance(results, torch.Tensor):
+            return results.to(args[0].dtype)
+        return tuple([r.to(args[0].dtype) if r.is_floating_point() else r for r in results])
+
+    return kernel
+
+
+_RULES = {
+    "lower": _lower,
+    "float32": _float32,
+    "float32_result": _float32_result,
+    "float32_and_back": _float32_and_back,
+    "widest": _widest,
+}
+
+
+def implement(library: torch.library.Library, overload, rule: str | None) -> None:
+    if rule:
+        library.impl(overload, _RULES[rule](overload), "AutocastPrivateUse1")
 
 
 def register(library: torch.library.Library) -> None:
@@ -127,7 +150,7 @@ def register(library: torch.library.Library) -> None:
         packet = getattr(aten, base, None)
         found = getattr(packet, overload or "default", None) if packet is not None else None
         if found is not None:  # a torch without it does not need it
-            library.impl(found, _RULES[rule](found), "AutocastPrivateUse1")
+            implement(library, found, rule)
     library.impl(aten.norm.Scalar, _norm, "AutocastPrivateUse1")
     library.impl(aten.norm.ScalarOpt_dim, _norm_dim, "AutocastPrivateUse1")
     library.impl(aten.binary_cross_entropy.default, _banned, "AutocastPrivateUse1")

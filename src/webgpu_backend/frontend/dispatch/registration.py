@@ -10,6 +10,7 @@ from torch.autograd import forward_ad
 from ...dtypes import Unsupported
 from ...ops.pointwise.elementwise import Calls, Elementwise, runner
 from ...ops.table import (
+    AUTOCAST,
     CHOICES,
     COMPLETE,
     CUSTOM,
@@ -23,6 +24,7 @@ from ...ops.table import (
 from ...plan import Operator
 from ...plan.forms import pattern_of, short_form
 from ...runtime.errors import BindingTooLarge
+from ..first_use import LIBRARIES
 from . import autocast, compressed, fallback, oversize, sparse, subclasses
 from .outs import check_dtypes
 
@@ -55,6 +57,8 @@ def register() -> None:
             library.impl(name, torch.library.fallthrough_kernel, key)
     makers = []
     for entry in CUSTOM.values():
+        if entry.overload.partition("::")[0] in LIBRARIES:
+            continue
         overload = overload_named(entry.overload)
         if any("Tensor" in str(a.type) for a in overload._schema.arguments):
             register_custom(entry, overload)
@@ -63,6 +67,15 @@ def register() -> None:
     subclasses.register(implement)
     for entry, overload in makers:
         register_custom(entry, overload)
+
+
+def register_library(space: str) -> None:
+    """The entries for the operators of a library, now that it is loaded. Releases that lack one are left without it."""
+    for entry in CUSTOM.values():
+        if entry.overload.startswith(f"{space}::") and packet_named(entry.overload) is not None:
+            overload = overload_named(entry.overload)
+            register_custom(entry, overload)
+            autocast.implement(_libraries[space], overload, AUTOCAST.get(entry.overload))
 
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd

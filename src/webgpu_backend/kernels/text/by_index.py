@@ -121,8 +121,10 @@ def kernel(
     lanes: int = 0,
     names: tuple[tuple[str, object], ...] = (),
     double: bool = False,
+    guarded: bool = False,
 ) -> Kernel:
-    """An indexed kernel; its first parameter is `n`, the number of output elements."""
+    """An indexed kernel; its first parameter is `n`, the number of output elements. `guarded`: it reports indices that
+    are out of range."""
     simple = all(plain(d, caps) for _, d in writes)
     lanes = 4 if not simple else lanes or LANES[caps.kind]
     mode = "v" if lanes == 4 else "e"
@@ -135,6 +137,7 @@ def kernel(
         face.fields,
         face.bindings,
         caps,
+        guarded=guarded,
         double=double,
         result="R" if many else WGSL_TYPE[carriers[0]],
         members=[f"{n}: {WGSL_TYPE[c]}" for (n, _), c in zip(writes, carriers)] if many else [],
