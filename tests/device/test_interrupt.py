@@ -214,6 +214,23 @@ SLOTS = """
         assert queue.count <= queues.LARGEST_BATCH
     queue.flush = flush
     assert len(results) > 400
+
+    # Batches whose end was interrupted.
+    release = queues.error_handler.release
+
+    def interrupted(name):
+        release(name)
+        if name == "batch":
+            raise KeyboardInterrupt
+
+    for k in range(600, 900):
+        queues.error_handler.release = interrupted if k % 7 else release
+        try:
+            results.append((k, x * (k + 0.25)))
+        except KeyboardInterrupt:
+            pass
+        assert queue.count <= queues.LARGEST_BATCH and queue._ring_used <= len(queue._ring)
+    queues.error_handler.release = release
     for k, y in results:
         assert y.tolist() == [i * (k + 0.25) for i in range(5)], k
     print("kept")

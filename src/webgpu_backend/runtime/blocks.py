@@ -3,6 +3,8 @@
 from heapq import heappush
 
 MIN_BLOCK = 256
+# Code, and names of files, in which no signal's handler runs: a block, a buffer or a batch would be lost there.
+unbroken: set = set()
 
 
 def size_class(nbytes: int) -> int:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from wgpu.backends.wgpu_native import ffi, lib
 from wgpu.backends.wgpu_native._api import error_handler
 
+from .blocks import unbroken
 from .errors import DeviceError, DeviceLost, OutOfMemory
 
 NULL = ffi.NULL
@@ -63,3 +64,6 @@ def raise_interrupt() -> None:
     """Control-C during a wait arrives in the callback, out of which nothing is raised."""
     if _interrupts:
         raise _interrupts.pop()
+
+
+unbroken.update({raise_interrupt.__code__.co_filename, error_handler.capture.__code__.co_filename})

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..program import Caps, Program, Step, Window
 from . import budget, faults, refusal, transfer
-from .blocks import Block
+from .blocks import Block, unbroken
 from .buffers import USAGE, Pool
 from .clock import Clock
 from .errors import BindingTooLarge, DeviceError, DeviceLost, NoBuffer
@@ -75,6 +75,7 @@ class Queue:
         self._looked = 0  # how many of them an upload has asked about, and the blocks of these
         self._seen: set[Block] = set()
         self.closed: list = []  # commands of batches that are ended and not yet submitted
+        self.void: list = []  # what `_repeat` needs of a batch that was refused and is not yet done again
         self._alone = False  # what is recorded is submitted alone, and raises where it is refused
         self.refused: DeviceError | None = None  # to be raised at the next wait
         self.count = 0
@@ -252,8 +253,11 @@ class Queue:
     def _open(self) -> None:
         """Begins a batch. One that is closed already, before an interrupt, goes first: what is staged for it, and its
         parameters, would be written over."""
-        if self.closed:
+        if self.closed or self.void:
             self._submit()
+        self.log.clear()
+        self._seen.clear()
+        self._looked = 0
         self.encoder = lib.wgpuDeviceCreateCommandEncoder(self.device, NULL)
 
     def _set_uniform(self, encoder, params: bytes) -> None:
@@ -342,14 +346,13 @@ class Queue:
     def flush(self) -> None:
         """Submits what is recorded. A batch that is refused is done again in parts: see `refusal`."""
         with self.lock:
-            if self.encoder is not None or self.closed:
+            if self.encoder is not None or self.closed or self.void:
                 self._submit()
 
     def _submit(self) -> None:
         """An interrupt (control-C) may fall between any two calls: what is closed is kept until it is submitted."""
-        batch, log, error = self.count, [], None
         if self.encoder is not None:
-            log, error = self._close()
+            self._close()
         while self.closed:
             command = self._command[0] = self.closed[0]
             error_handler.capture("submit")
@@ -362,42 +365,39 @@ class Queue:
                 late = error_handler.release("submit")
             lib.wgpuCommandBufferRelease(command)
             if late is not None:
-                raise classify(late[0], f"submitting {batch} dispatches: {late[1]}")
-        if error is not None:
-            self._repeat(log, error)
+                raise classify(late[0], f"submitting a batch: {late[1]}")
+        if self.void:
+            self._repeat(*self.void.pop())
 
-    def _close(self) -> tuple[list, DeviceError | None]:
-        """Ends the open batch and puts its commands with those to be submitted. Where they are refused, the log of them
-        and the reason."""
+    def _close(self) -> None:
+        """Ends the open batch and puts its commands with those to be submitted, or with those that were refused."""
         self._end_pass()
         if self._ring_used:
             _write_buffer(self.queue, self._ring_block.handle, 0, ffi.from_buffer(self._ring), self._ring_used)
-        batch, encoder, log = self.count, self.encoder, []
+        batch, encoder = self.count, self.encoder
         keep, finish = self.closed.extend, map(_finish, (encoder,), (NULL,))
         error_handler.capture("batch")
         try:
+            # No interrupt comes between these lines, and in the one call none loses the commands.
             self.encoder = None
-            keep(finish)  # one call, in which no interrupt loses the commands
-        finally:
-            error = error_handler.release("batch")
             self._submitted += batch
             self.submits += 1
-            self.count = self._ring_used = self._looked = 0
-            if error is not None:
-                self.closed.pop()
-                log += self.log
-            else:
+            self.count = self._ring_used = 0
+            keep(finish)
+        finally:
+            error = error_handler.release("batch")
+            if error is None:
                 self._arena_used = 0
-            self.log.clear()
-            self._seen.clear()
+            else:
+                self.closed.pop()
+                self.void.append((self.log[:], batch, *error))
         lib.wgpuCommandEncoderRelease(encoder)
-        if error is None:
-            return log, None
-        name = f" ({refusal.name_of(log[-1][0])})" if batch == 1 and log else ""
-        return log, classify(error[0], f"a batch of {batch} dispatches{name} was refused: {error[1]}")
 
-    def _repeat(self, log: list, error: DeviceError) -> None:
+    def _repeat(self, log: list, batch: int, kind: str, message: str) -> None:
         """A batch was refused: does what it can of it."""
+        names = [refusal.name_of(entry[0]) for entry in log if entry.__class__ is tuple]
+        name = f" ({names[-1]})" if batch == 1 and names else ""
+        error = classify(kind, f"a batch of {batch} dispatches{name} was refused: {message}")
         if self._alone or isinstance(error, DeviceLost):
             raise error
         watchers = self.recording, self.clock
@@ -586,3 +586,6 @@ class Queue:
             usage = lib.WGPUBufferUsage_MapRead | lib.WGPUBufferUsage_CopyDst
             found = self.pool.create_buffer(wanted, usage)
         return wanted, found
+
+
+unbroken.add(Queue._close.__code__)

@@ -18,8 +18,7 @@ from collections import deque
 from functools import wraps
 
 from ... import tensor as T
-from ...runtime import blocks
-from ...runtime.blocks import Lease
+from ...runtime.blocks import Lease, unbroken
 from . import guard
 from .guard import ANSWERED, ASKED, NOTHING
 
@@ -38,9 +37,7 @@ class _Depth(threading.local):
 _again = _Again()
 _depth = _Depth()
 _waiting: dict[int, object] = {}  # signals that came while handlers were held
-_UNBROKEN = frozenset(f.__code__ for f in (Lease.__del__, T.make, T.space, T._describe))
-# All of these files, which are not loaded yet: a block or a buffer that nobody holds would be lost there.
-_UNBROKEN_FILES = frozenset(blocks.__file__.replace("blocks.py", name) for name in ("buffers.py", "native.py"))
+unbroken.update(f.__code__ for f in (Lease.__del__, T.make, T.space, T._describe))
 
 
 def _patient(handler):
@@ -57,9 +54,9 @@ def _patient(handler):
                     pass
             except BaseException as error:
                 guard.raised[:] = [error]
-        if code is ASKED or code is ANSWERED or code is _PATIENT or guard.here.asked or code in _UNBROKEN:
+        if code is ASKED or code is ANSWERED or code is _PATIENT or guard.here.asked or code in unbroken:
             _again[signum]
-        elif code in guard.engines or (code is not None and code.co_filename in _UNBROKEN_FILES):
+        elif code in guard.engines or (code is not None and code.co_filename in unbroken):
             _again[signum]
         elif _depth.held:
             _waiting[signum] = None
