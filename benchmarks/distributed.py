@@ -1,11 +1,12 @@
 """What data parallel costs: a step of a 30M-parameter model alone, the all-reduce of its gradients on host tensors
-alone, both in DistributedDataParallel.
+alone, both in DistributedDataParallel. They are measured in turns, and the ratio is the median of those of the rounds.
 
-torchrun --nproc-per-node=2 -m benchmarks.distributed [--width 512] [--depth 9] [--rows 2] [--steps 5]
+torchrun --nproc-per-node=2 -m benchmarks.distributed [--width 512] [--depth 9] [--rows 2] [--rounds 7]
 """
 
 import argparse
 import time
+from statistics import median
 
 import torch
 import torch.distributed as dist
@@ -21,24 +22,21 @@ def model_of(width: int, depth: int) -> nn.Module:
     return nn.Sequential(*layers).to(D)
 
 
-def seconds(function, steps: int) -> float:
-    """The best of some steps, each begun by all processes together and ended on the device."""
-    best = float("inf")
-    for _ in range(steps + 1):  # the first compiles
-        dist.barrier()
-        torch.webgpu.synchronize()
-        started = time.perf_counter()
-        function()
-        torch.webgpu.synchronize()
-        took = torch.tensor(time.perf_counter() - started)
-        dist.all_reduce(took, op=dist.ReduceOp.MAX)
-        best = min(best, took.item())
-    return best
+def seconds(function) -> float:
+    """Of a step that all processes begin together and that ends on the device of the last."""
+    dist.barrier()
+    torch.webgpu.synchronize()
+    started = time.perf_counter()
+    function()
+    torch.webgpu.synchronize()
+    took = torch.tensor(time.perf_counter() - started)
+    dist.all_reduce(took, op=dist.ReduceOp.MAX)
+    return took.item()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("width", 512), ("depth", 9), ("rows", 2), ("length", 16), ("steps", 5)):
+    for name, default in (("width", 512), ("depth", 9), ("rows", 2), ("length", 16), ("rounds", 7)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     dist.init_process_group("gloo")
@@ -61,12 +59,14 @@ def main() -> None:
         for work in [dist.all_reduce(bucket, async_op=True) for bucket in buckets]:
             work.wait()
 
-    found = {"compute": seconds(alone, options.steps), "all-reduce": seconds(reduced, options.steps)}
-    found["ddp"] = seconds(lambda: step(parallel), options.steps)
-    if dist.get_rank() == 0:
+    parts = {"compute": alone, "all-reduce": reduced, "ddp": lambda: step(parallel)}
+    rounds = [{name: seconds(part) for name, part in parts.items()} for _ in range(options.rounds + 1)][1:]
+    if dist.get_rank() == 0:  # the first round compiled
         print(f"{count / 1e6:.1f}M parameters, {dist.get_world_size()} processes")
-        print("  ".join(f"{name} {1e3 * value:.0f} ms" for name, value in found.items()), end="  ")
-        print(f"ratio {found['ddp'] / (found['compute'] + found['all-reduce']):.2f}")
+        for name in parts:
+            print(f"{name} {1e3 * median(r[name] for r in rounds):.0f} ms", end="  ")
+        ratios = sorted(r["ddp"] / (r["compute"] + r["all-reduce"]) for r in rounds)
+        print(f"ratio {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
     dist.destroy_process_group()
 
 

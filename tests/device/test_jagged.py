@@ -46,14 +46,49 @@ def test_strided_nested_tensors_are_refused_in_words():
         torch.nested.as_nested_tensor(tensors).transpose(1, 2)
 
 
-def test_flex_attention():
+# -- FlexAttention, whose gradient the CPU has not
+
+
+def _flexed(function, place: str, heads: int, bias, mask: bool, scale: bool):
+    """The result of attention with a score_mod, a block_mask and grouped heads, and the gradients of all of it."""
+    g = torch.Generator().manual_seed(1)
+    shapes = ((2, 4, 37, 16), (2, heads, 45, 16), (2, heads, 45, 16))
+    leaves = [torch.randn(shape, generator=g).to(place).requires_grad_() for shape in shapes]
+    leaves.append(bias.clone().to(place).requires_grad_())
+    out = function(*leaves, mask, scale)
+    (out * torch.linspace(0, 1, out.numel()).reshape(out.shape).to(place)).sum().backward()
+    return [out.detach().cpu(), *[leaf.grad.cpu() for leaf in leaves if leaf.grad is not None]]
+
+
+def _plain(q, k, v, bias, mask: bool, scale: bool):
+    k, v = (x.repeat_interleave(4 // x.shape[1], 1) for x in (k, v))
+    i, j = torch.arange(37)[:, None], torch.arange(45)
+    scores = q @ k.mT / 4
+    if scale:
+        scores = scores + bias[:, None, None] * (i - j)
+    if mask:
+        scores = scores.masked_fill((i < j) | (j - i < -20), -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+@pytest.mark.parametrize("heads", [4, 2])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_flex_attention(heads, compiled):
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    q = torch.randn(1, 2, 16, 8, device=D)
-    mask = create_block_mask(lambda b, h, i, j: i >= j, 1, 1, 16, 16, device=D)
-    out = flex_attention(q, q, q, block_mask=mask)
-    torch.testing.assert_close(out, F.scaled_dot_product_attention(q, q, q, is_causal=True), rtol=1e-4, atol=1e-5)
-    biased = flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + 0.1 * (i - j))
-    places = torch.arange(16.0, device=D)
-    expected = F.scaled_dot_product_attention(q, q, q, 0.1 * (places[:, None] - places))
-    torch.testing.assert_close(biased, expected, rtol=1e-4, atol=1e-5)
+    torch._dynamo.reset()
+    attention = torch.compile(flex_attention, fullgraph=True) if compiled else flex_attention
+
+    def flex(q, k, v, bias, mask: bool, scale: bool):
+        kept = create_block_mask(lambda b, h, i, j: (i >= j) & (i - j <= 20), None, None, 37, 45, device=D)
+        shifted = lambda score, b, h, i, j: score + bias[h] * (i - j)  # noqa: E731
+        return attention(
+            q, k, v, score_mod=shifted if scale else None, block_mask=kept if mask else None, enable_gqa=heads != 4
+        )
+
+    bias = torch.linspace(-0.05, 0.05, 4)
+    for mask, scale in ((False, False), (True, False), (False, True), (True, True)):
+        ours = _flexed(flex, D, heads, bias, mask, scale)
+        theirs = _flexed(_plain, "cpu", heads, bias, mask, scale)
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)

@@ -317,7 +317,8 @@ def ours(value):
         code = getattr(part, "__code__", None)
         if code is not None and os.sep + "webgpu_backend" + os.sep in code.co_filename:
             return True
-    return type(value).__module__.startswith("webgpu_backend")
+    modules = type(value).__module__, getattr(value, "__module__", None)
+    return any(str(module).startswith("webgpu_backend") for module in modules)
 
 before = contents()
 import webgpu_backend

@@ -1,6 +1,7 @@
 """Attention of torch's own Python code: over jagged tensors, and FlexAttention's list of devices."""
 
 from functools import wraps
+from types import FunctionType
 
 import torch
 from torch.nn import functional as F
@@ -60,9 +61,13 @@ def jagged(original):
 
 
 def flexible(original):
-    @wraps(original)
-    def _validate_device(query, key, value):
-        if query.device.type != T.NAME:
-            original(query, key, value)
-
-    return _validate_device
+    """Torch's own function with one more device in its list: torch.compile reads it on as a part of torch, and would
+    break graphs at a function of ours."""
+    code = original.__code__
+    lists = [c for c in code.co_consts if isinstance(c, frozenset) and "cuda" in c]
+    if len(lists) != 1:
+        raise TypeError("it has no list of devices")
+    known = tuple([c | {T.NAME} if c is lists[0] else c for c in code.co_consts])
+    made = FunctionType(code.replace(co_consts=known), original.__globals__, original.__name__)
+    made.__module__ = __name__
+    return made
