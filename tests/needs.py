@@ -79,17 +79,22 @@ def chromium() -> str:
     return found or missing("no Chromium is installed here; on Debian: apt-get install chromium")
 
 
-def dawn() -> dict[str, str]:
-    """Node, its package `webgpu`, and a software driver that Dawn takes, which is Chromium's."""
+def node() -> dict[str, str]:
+    """Node and its package `webgpu`, which is Dawn."""
     node, package = shutil.which("node"), Path(sys.prefix) / "node" / "node_modules" / "webgpu"
+    if node is None or not package.is_dir():
+        missing(f"Node with its package webgpu is not installed here: npm install --prefix {sys.prefix}/node webgpu")
+    return {"node": node, "package": str(package)}
+
+
+def dawn() -> dict[str, str]:
+    """Dawn for Node, and a software driver that it takes, which is Chromium's."""
     driver = Path(chromium()).resolve().parent / "vk_swiftshader_icd.json"
     drivers = [driver, Path("/usr/lib/chromium/vk_swiftshader_icd.json")]
     driver = next((path for path in drivers if path.is_file()), None)
-    if node is None or not package.is_dir():
-        missing(f"Node with its package webgpu is not installed here: npm install --prefix {sys.prefix}/node webgpu")
     if driver is None:
         missing("this Chromium comes without SwiftShader, the software driver for Dawn")
-    return {"node": node, "package": str(package), "driver": str(driver)}
+    return {**node(), "driver": str(driver)}
 
 
 def torch_tests() -> Path:

@@ -1,4 +1,4 @@
-"""WGSL as browsers compile it. `WEBGPU_DAWN=1 ./dev test` asks Dawn about what the device tests render (texts.py)."""
+"""WGSL as browsers compile it. `./dev test` asks Dawn about everything that the device tests render, too (texts.py)."""
 
 from itertools import product
 from pathlib import Path
@@ -26,8 +26,16 @@ def test_golden_texts():
 
 
 def test_dawn_refuses_what_is_wrong():
-    found = texts.refused({"bad": "@compute @workgroup_size(64) fn main() { let x: f32 = 1u; }", "good": "fn f() {}"})
-    assert list(found) == ["bad"] and "1:" in found["bad"]
+    """Also what is not WGSL's but WebGPU's: invocations past the default limit, in what has to keep to it."""
+    given = {
+        "bad": "@compute @workgroup_size(64) fn main() { let x: f32 = 1u; }",
+        "good": "fn f() {}",
+        "good half": "enable f16; enable subgroups; fn f(x: f16) -> f16 { return subgroupAdd(x); }",
+        "large": "@compute @workgroup_size(512) fn main() {}",
+        "large.baseline": "@compute @workgroup_size(512) fn main() {}",
+    }
+    found = texts.refused(given)
+    assert list(found) == ["bad", "large.baseline"] and ":1:" in found["bad"]
 
 
 def differentiated(function):
@@ -74,12 +82,12 @@ def test_kernels_of_every_adapter():
         return {"r": result} if isinstance(result, torch.Tensor) else dict(enumerate(result))
 
     found = {}
-    for _, _, caps in [adapter for adapter in ADAPTERS if "shader-f16" not in adapter[1]]:
+    for _, _, caps in ADAPTERS:
         for function, shapes in cases():
             inputs = {str(i): torch.empty(shape, device="meta") for i, shape in enumerate(shapes)}
             (one,) = record("f", function, [inputs], call, caps, Surroundings([]))
             for step, _ in one.steps:
                 if step.program.wgsl:
-                    found[step.program.name + str(hash(step.program.wgsl))] = text_of(step.program)
+                    found[f"{step.program.name}{hash(step.program.wgsl)}.baseline"] = text_of(step.program)
     assert len(found) > 300
     assert texts.refused(found) == {}
