@@ -97,6 +97,13 @@ def dawn() -> dict[str, str]:
     return {**node(), "driver": str(driver)}
 
 
+def lavapipe() -> str:
+    """A llvmpipe for Dawn, which has float16 and subgroups: the one that `./dev test` unpacks, else the system's."""
+    folders = [Path(sys.prefix) / "mesa", Path("/usr/share/vulkan/icd.d")]
+    found = next((str(path) for folder in folders for path in sorted(folder.glob("lvp*.json"))), None)
+    return found or missing("Mesa's llvmpipe is not installed here")
+
+
 def torch_tests() -> Path:
     """The folder of PyTorch's own tests, which are no part of this project."""
     folder = os.environ.get("WEBGPU_TORCH_TESTS", "")

@@ -1,4 +1,4 @@
-"""Exported models under Node: Dawn, the WebGPU of Chromium, on its software driver."""
+"""Exported models under Node: Dawn, the WebGPU of Chromium, on its software driver or on Mesa's."""
 
 import json
 import os
@@ -12,20 +12,24 @@ from tests import needs
 
 def calls(site: Path, *wanted: dict, kind: str = "cpu") -> list[dict[str, torch.Tensor]]:
     """The outputs of calls: {"function": name, "inputs": {name: tensor}, "repeat": times}, as flat tensors."""
-    found = answer(site, *wanted, kind=kind)
+    return tensors(answer(site, *wanted, kind=kind))
+
+
+def tensors(found: dict) -> list[dict[str, torch.Tensor]]:
     assert "error" not in found, found
     return [{name: torch.tensor([float(x) for x in data]) for name, data in one.items()} for one in found["outputs"]]
 
 
-def answer(site: Path, *wanted: dict, kind: str = "cpu") -> dict:
-    """What the model says: outputs, timing and memory, or an error and its code."""
-    dawn = needs.dawn()
+def answer(site: Path, *wanted: dict, kind: str = "cpu", driver: str | None = None) -> dict:
+    """What the model says: outputs, features, timing and memory, or an error and its code."""
+    dawn = needs.node() if driver else needs.dawn()
     given = [{**call, "inputs": {k: _numbers(v) for k, v in call["inputs"].items()}} for call in wanted]
     file = site / "calls.json"
     file.write_text(json.dumps(given))
     script = Path(__file__).with_name("node_run.mjs")
     environment = {
-        **os.environ, "VK_ICD_FILENAMES": dawn["driver"], "XDG_RUNTIME_DIR": os.fspath(site), "WEB_CLASS": kind,
+        **os.environ, "VK_ICD_FILENAMES": driver or dawn["driver"], "XDG_RUNTIME_DIR": os.fspath(site),
+        "WEB_CLASS": kind,
     }  # fmt: skip
     done = subprocess.run(
         [dawn["node"], script, dawn["package"], site, file], capture_output=True, text=True, env=environment,

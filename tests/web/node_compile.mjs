@@ -2,7 +2,7 @@
 // Prints {name: message} of those that it refuses. Dawn's null backend compiles and runs nothing, needs no driver, and has
 // every feature; each text has to be a module, and one whose name ends with ".baseline" also a pipeline within WebGPU's
 // default limits.
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import path from "node:path";
 
@@ -19,5 +19,5 @@ for (const [name, code] of Object.entries(JSON.parse(readFileSync(0, "utf8")))) 
   const error = await device.popErrorScope();
   if (error) found[name] = error.message;
 }
-console.log(JSON.stringify(found));
+writeFileSync(1, JSON.stringify(found)); // whole, before the process ends
 process.exit(0);

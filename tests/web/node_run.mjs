@@ -1,6 +1,7 @@
 // Runs an exported model under Node, with Dawn: node node_run.mjs <folder of the npm package webgpu> <site> <calls.json>
 //
 // calls.json is a list of {function, inputs: {name: numbers, or {bits: of halves}}, repeat}; the outputs are printed as JSON.
+import { writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
 import path from "node:path";
@@ -20,6 +21,7 @@ async function read(url) {
   }
 }
 
+const print = (found) => writeFileSync(1, JSON.stringify(found)); // whole, before the process ends
 const plain = (data) => Array.from(data, (x) => (typeof x === "bigint" ? Number(x) : Number.isFinite(x) ? x : String(x)));
 try {
   const model = await load(pathToFileURL(path.join(site, "model.json")), { gpu, fetch: read, prefer: process.env.WEB_CLASS || undefined });
@@ -31,9 +33,10 @@ try {
       found.push(Object.fromEntries(Object.entries(outputs).map(([key, data]) => [key, plain(data)])));
     }
   }
-  console.log(JSON.stringify({ outputs: found, timing: model.timing, bytes: model.bytes, kind: model.kind }));
+  const features = Object.fromEntries(Object.entries(model.functions).map(([name, f]) => [name, f.plans[0].spec.features]));
+  print({ outputs: found, features, timing: model.timing, bytes: model.bytes, kind: model.kind });
   model.dispose();
 } catch (error) {
-  console.log(JSON.stringify({ error: error.message, code: error.code ?? "", stack: error.stack }));
+  print({ error: error.message, code: error.code ?? "", stack: error.stack });
 }
 process.exit(0);

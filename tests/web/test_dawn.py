@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import webgpu_backend
+from tests import needs
 
 from . import dawn
 
@@ -198,11 +199,49 @@ def test_sizes_are_chosen_by_the_page(tmp_path):
         assert answer.get("code") == "input" and words in answer["error"], answer
 
 
+def halves(bits: torch.Tensor) -> torch.Tensor:
+    """What a page without Float16Array sees as bits."""
+    return bits.to(torch.int32).to(torch.int16).view(torch.half).float()
+
+
 def test_half_precision_as_bits(tmp_path):
     """Where an adapter has no f16, halves are packed in words; a page without Float16Array sees their bits."""
     torch.manual_seed(0)
     model, x = nn.Linear(7, 3).half(), torch.randn(5, 7).half()
     site = exported(tmp_path, model, (x,))
     (found,) = dawn.calls(site, {"inputs": {"input": {"bits": x.view(torch.int16).flatten().tolist()}}})
-    bits = found["output"].to(torch.int32).to(torch.int16).view(torch.half)
-    torch.testing.assert_close(bits.float(), model(x).float().flatten(), rtol=2e-3, atol=2e-3)
+    torch.testing.assert_close(halves(found["output"]), model(x).float().flatten(), rtol=2e-3, atol=2e-3)
+
+
+def test_float16_and_subgroups_where_the_adapter_has_them(tmp_path):
+    """Chosen at load: on llvmpipe Dawn has both, and each function runs the plan that uses most of what it can."""
+    torch.manual_seed(0)
+    w, norm = torch.randn(64, 48).half(), nn.LayerNorm(64).half()
+
+    def functions(device):
+        weight, normed = w.to(device), copy.deepcopy(norm).to(device)
+        return {
+            "row": lambda x: x[:1] @ weight,
+            "product": lambda x: x @ weight,
+            "softmax": lambda x: x.softmax(-1),
+            "norm": normed,
+            "sum": lambda x: x.sum(0),
+            "cumsum": lambda x: x.cumsum(0),
+            "topk": lambda x: x.topk(5, -1).values,
+        }
+
+    x = torch.randn(96, 64).half()
+    with torch.no_grad():
+        here, site = functions("cpu"), tmp_path / "site"
+        expected = {name: f(x) for name, f in here.items()}
+        webgpu_backend.export(functions(DEVICE), {name: (x,) for name in here}, site)
+    bits = {"bits": x.view(torch.int16).flatten().tolist()}
+    wanted = [{"function": name, "inputs": {"input" if name == "norm" else "x": bits}} for name in here]
+    answer = dawn.answer(site, *wanted, kind="gpu", driver=needs.lavapipe())
+    if answer.get("code") == "unsupported" and "no graphics adapter" in answer["error"]:
+        needs.missing("Dawn does not take this version of llvmpipe")
+    assert answer["features"] == {name: ["shader-f16"] + ["subgroups"] * (name == "row") for name in here}
+    for (name, value), found in zip(expected.items(), dawn.tensors(answer)):
+        torch.testing.assert_close(
+            halves(found["output"]), value.float().flatten(), rtol=4e-3, atol=4e-3, msg=lambda m: f"{name}: {m}"
+        )
