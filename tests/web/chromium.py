@@ -18,6 +18,7 @@ FLAGS = (
     "--headless=new", "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--disable-quic",
     "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-dev-shm-usage", "--disable-extensions", "--hide-scrollbars", "--remote-debugging-pipe",
+    "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
 )  # fmt: skip
 PATIENCE = 120  # seconds
 
@@ -58,13 +59,15 @@ class Chromium:
     def __init__(self, *flags: str):
         chromium = needs.chromium()
         self.profile = tempfile.mkdtemp(prefix="chromium-")
+        self.camera = Path(self.profile) / "camera.y4m"  # what the camera sees, over and over, where a test writes it
+        flags = (*flags, f"--use-file-for-fake-video-capture={self.camera}", f"--user-data-dir={self.profile}")
         to_read, self.out = os.pipe()
         self.back, to_write = os.pipe()
 
         # The browser reads descriptor 3 and writes descriptor 4; the shell puts them there.
         command = f'exec "$@" 3<&{to_read} 4>&{to_write}'
         self.process = subprocess.Popen(
-            ["bash", "-c", command, "chromium", chromium, *FLAGS, *flags, f"--user-data-dir={self.profile}"],
+            ["bash", "-c", command, "chromium", chromium, *FLAGS, *flags],
             pass_fds=(to_read, to_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env={**os.environ, "XDG_RUNTIME_DIR": self.profile},
         )  # fmt: skip
@@ -166,6 +169,12 @@ class Page:
                 shown = self.evaluate("document.body?.innerText.slice(0, 2000)")
                 raise PageError(f"{condition} did not become true; the page says: {shown}; log: {self.messages()}")
             time.sleep(0.1)
+
+    def choose(self, selector: str, file: Path) -> None:
+        """A file for an input element, as if the user had chosen it."""
+        expression = f"document.querySelector({json.dumps(selector)})"
+        found = self.send("Runtime.evaluate", expression=expression)["result"]["objectId"]
+        self.send("DOM.setFileInputFiles", files=[os.fspath(file)], objectId=found)
 
     def click(self, selector: str) -> None:
         at = self.evaluate(
