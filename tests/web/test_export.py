@@ -178,7 +178,7 @@ def test_memory_is_shared_by_what_does_not_live_together():
         return dict(enumerate(function(given["x"])))
 
     with torch.no_grad():
-        (found,) = record("f", model, [{"x": x}], call, ADAPTERS[0][2], Surroundings([model]))
+        (found,) = record("f", model, [{"x": x}], call, ADAPTERS[0][2], Surroundings({"f": model}))
     sizes = memory.extents([found])
     apart = {place for place in sizes if not isinstance(place, int)}
     homes, spaces = memory.spaces(found, sizes, apart)

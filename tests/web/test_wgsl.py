@@ -85,7 +85,7 @@ def test_kernels_of_every_adapter():
     for _, _, caps in ADAPTERS:
         for function, shapes in cases():
             inputs = {str(i): torch.empty(shape, device="meta") for i, shape in enumerate(shapes)}
-            (one,) = record("f", function, [inputs], call, caps, Surroundings([]))
+            (one,) = record("f", function, [inputs], call, caps, Surroundings({}))
             for step, _ in one.steps:
                 if step.program.wgsl:
                     found[f"{step.program.name}{hash(step.program.wgsl)}.baseline"] = text_of(step.program)

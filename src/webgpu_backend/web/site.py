@@ -70,7 +70,7 @@ def export(
     its largest.
     """
     functions = _functions(module_or_function, example_args, dynamic_shapes)
-    around = Surroundings([f.call for f in functions])
+    around = Surroundings({f.name: f.call for f in functions})
     around.prepare()
     writer = _Writer(name or _title(module_or_function), around)
     for function in functions:

@@ -14,14 +14,19 @@ _DEPTH = 3  # of lists and dictionaries in a closure
 
 
 class Surroundings:
-    """The modules, optimizers and tensors that a function sees."""
+    """The modules, optimizers and tensors that functions, by name, see."""
 
-    def __init__(self, functions: list):
+    def __init__(self, functions: dict[str, object]):
         self.tensors: dict[str, torch.Tensor] = {}
         self.optimizers: list[tuple[str, torch.optim.Optimizer]] = []
         self._seen: set[int] = set()
-        for function in functions:
+        for self._function, function in functions.items():
             self._look("", function, 0)
+
+    def _add(self, name: str, tensor: torch.Tensor) -> None:
+        """What another function calls so too has the function's name before its own."""
+        if self.tensors.setdefault(name, tensor) is not tensor:
+            self.tensors.setdefault(f"{self._function}.{name}", tensor)
 
     def _look(self, name: str, value, depth: int) -> None:
         if depth > _DEPTH or id(value) in self._seen:
@@ -30,11 +35,11 @@ class Surroundings:
         if isinstance(value, torch.nn.Module):
             for kind in (value.named_parameters, value.named_buffers):
                 for inner, tensor in kind():
-                    self.tensors.setdefault(f"{name}.{inner}".strip("."), tensor)
+                    self._add(f"{name}.{inner}".strip("."), tensor)
         elif isinstance(value, torch.optim.Optimizer):
             self.optimizers.append((name or "optimizer", value))
         elif isinstance(value, torch.Tensor):
-            self.tensors.setdefault(name, value)
+            self._add(name, value)
         elif isinstance(value, functools.partial):
             for part in (value.func, value.args, value.keywords):
                 self._look(name, part, depth + 1)
@@ -51,7 +56,7 @@ class Surroundings:
     def named(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Tensors of the device by name, those of optimizers by the parameter that they belong to."""
         names = {id(tensor): name for name, tensor in self.tensors.items()}
-        yield from ((n, t) for n, t in self.tensors.items() if T.is_ours(t))
+        yield from ((n, t) for name, tensor in self.tensors.items() for n, t in _parts(name, tensor) if T.is_ours(t))
         yield from ((f"{n}.grad", t.grad) for n, t in self.tensors.items() if t.is_leaf and T.is_ours(t.grad))
         for name, optimizer in self.optimizers:
             for i, (parameter, state) in enumerate(optimizer.state.items()):
@@ -109,6 +114,15 @@ class _Kept:
         with torch.no_grad():
             for tensor, value in self.states:
                 tensor.copy_(value)
+
+
+def _parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """A tensor with its name; of a subclass that is made of others, such as quantised weights, those."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        yield name, tensor
+        return
+    for inner in tensor.__tensor_flatten__()[0]:
+        yield from _parts(f"{name}.{inner}", getattr(tensor, inner))
 
 
 def _on_cpu(value) -> bool:
