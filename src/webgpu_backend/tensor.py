@@ -282,6 +282,8 @@ def _check_view(tensor: torch.Tensor, size, stride, offset: int) -> None:
         return
     item, have = tensor.element_size(), tensor.untyped_storage().nbytes()
     need = (span(size, stride, offset)[1]) * item
+    if need >= 1 << 63:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}")
     if need > have:
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {item} "

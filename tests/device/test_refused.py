@@ -311,3 +311,45 @@ def test_complex_quotients_of_nan():
         expected, found = call(x, y), call(x.to(D), y.to(D)).cpu()
         for part in (torch.real, torch.imag):
             assert torch.equal(part(found).isnan(), part(expected).isnan())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.ones(3, device=d).index_fill(0, first(d), 1j),
+        lambda d: torch.ops.aten.unfold_backward(torch.ones(2, 3, device=d), [6], 0, 3, 0),
+        lambda d: torch.ops.aten.unfold_backward(torch.ones(2, 3, device=d), [6], 0, -1, 1),
+        lambda d: torch.ones(6, device=d).as_strided([1], [1], (1 << 63) - 1),
+        lambda d: torch.tensor_split(torch.ones(3, device=d), torch.tensor(1.5))[0],
+        lambda d: torch.tensor_split(torch.ones(3, device=d), torch.tensor([[1]]))[0],
+    ],
+)
+def test_words_of_the_cpu(call):
+    ours, theirs = refused(call)
+    assert ours == theirs
+
+
+def test_a_wrong_shape_is_told_before_a_wrong_dtype():
+    def put(device):
+        x = torch.arange(4, device=device)
+        x[x > -1] = torch.tensor([], device=device)
+
+    ours, theirs = refused(put)
+    assert ours.startswith("shape mismatch: value tensor of shape [0] cannot be broadcast to indexing result of shape")
+
+
+def test_an_output_on_another_device():
+    x = torch.tensor([0.0, 2.0], device=D)
+    for name, dtype in (("nonzero", torch.int64), ("abs", torch.float32), ("cumsum", torch.float32)):
+        more = (0,) if name == "cumsum" else ()
+        with pytest.raises(RuntimeError, match="same device"):
+            getattr(torch, name)(x, *more, out=torch.empty(0, dtype=dtype))
+
+
+def test_dropout_keeps_the_order_of_dimensions():
+    for make in (
+        lambda: torch.ones(2, 3, 3, 6, device=D).to(memory_format=torch.channels_last)[..., ::2],
+        lambda: torch.ones(2, 3, 4, 5, device=D).permute(2, 0, 3, 1).contiguous().permute(1, 3, 0, 2)[1:, 1:],
+    ):
+        x = make()
+        assert F.dropout(x, 0.5).stride() == torch.empty_like(x.cpu()).stride()

@@ -109,6 +109,20 @@ def test_sparse_gradients_of_embeddings(optimizer):
     torch.testing.assert_close(train(D).cpu(), train("cpu"), rtol=1e-5, atol=1e-6)
 
 
+def test_sums_are_joined():
+    """As they are accumulated: put in order only where both were."""
+    table = torch.nn.Embedding(10, 3, sparse=True).to(D)
+    for _ in range(2):
+        table(torch.tensor([7, 1, 3], device=D)).sum().backward()
+    assert table.weight.grad._indices().tolist() == [[7, 1, 3, 7, 1, 3]]
+    same(table.weight.grad._values(), torch.ones(6, 3))
+    s = repeated().to(D)
+    total = s.coalesce() + s.coalesce()
+    assert total.is_coalesced() and not (s + s.coalesce()).is_coalesced()
+    same(total.to_dense(), repeated().to_dense() * 2)
+    same((s + s.coalesce()).to_dense(), repeated().to_dense() * 2)
+
+
 def test_the_rest_is_refused():
     s = repeated().to(D)
     for call in (

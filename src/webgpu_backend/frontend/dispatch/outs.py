@@ -62,6 +62,11 @@ def check_results(overload, args: tuple, kwargs: dict, targets, results) -> None
     if any([t.dtype != r.dtype for t, r in zip(targets, results)]):
         check_dtypes(overload, args, kwargs)
     for target, result in zip(targets, results):
+        if target.device != result.device:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{result.device} and {target.device}!"
+            )
         if target.dtype != result.dtype:
             want, got = _scalar_name(result.dtype), _scalar_name(target.dtype)
             if name in _WORDS:

@@ -176,7 +176,8 @@ def _add(self, other, *, alpha=1):
     if not other.is_sparse or self.shape != other.shape or self.sparse_dim() != other.sparse_dim():
         raise refusal("sums of sparse and dense", "aten::add.Tensor")
     values = torch.cat([self._values(), other._values() * alpha])
-    return _coalesce(_with(self, torch.cat([self._indices(), other._indices()], 1), values))
+    both = _with(self, torch.cat([self._indices(), other._indices()], 1), values)
+    return _coalesce(both) if self.is_coalesced() and other.is_coalesced() else both
 
 
 @kernel("add_.Tensor")

@@ -65,6 +65,10 @@ def col2im(self, output_size, kernel_size, dilation, padding, stride):
 
 @custom("unfold_backward")
 def unfold_backward(grad_in, input_sizes, dim, size, step):
+    if step <= 0:
+        raise ValueError(f"step is {step} but must be > 0")
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
     if not len(input_sizes):
         return duplicate(grad_in.reshape(()))
     dim = canonicalize_dim(len(input_sizes), dim)

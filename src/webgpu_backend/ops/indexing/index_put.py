@@ -56,9 +56,23 @@ def _mask_only(indices, values, accumulate):
     return given[0] if mask.dtype is torch.bool and mask.device.type == T.NAME else None
 
 
+def _broadcast(values, shape):
+    """The values, one for each element that is written."""
+    if list(values.shape) == list(shape):
+        return values
+    try:
+        return values.expand(shape)
+    except RuntimeError:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result "
+            f"of shape {list(shape)}"
+        ) from None
+
+
 @both("index_put", copy=clone)
 def index_put_(self, indices, values, accumulate=False):
     if self.dtype != values.dtype:
+        _broadcast(values, advanced(self, device_indices(self, indices), "index_put")[0])
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {_scalar_name(self.dtype)} for the "
             f"destination and {_scalar_name(values.dtype)} for the source."
@@ -91,14 +105,7 @@ def index_put_(self, indices, values, accumulate=False):
     if not given:
         return self.add_(values) if accumulate else self.copy_(values)
     shape = advanced(self, indices, "index_put")[0]
-    if list(values.shape) != list(shape):
-        try:
-            values = values.expand(shape)
-        except RuntimeError:
-            raise RuntimeError(
-                f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result "
-                f"of shape {list(shape)}"
-            ) from None
+    values = _broadcast(values, shape)
     if not numel(shape):
         return whole
     if len(given) > 4:

@@ -112,6 +112,8 @@ def _filled(self, dim, index) -> tuple[torch.Tensor, int]:
 
 @both("index_fill", ".int_Scalar", copy=clone)
 def index_fill_(self, dim, index, value):
+    if isinstance(value, complex) and not self.is_complex():
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
     target, dim = _filled(self, dim, index)
     rows_into(target, dim, index, value, "set", "index_fill", wraps=True)
     return self

@@ -353,7 +353,7 @@ def native_dropout(input, p, train):
     if p == 1:
         return torch.zeros_like(input), torch.zeros_like(input, dtype=torch.bool)
     if input.storage_offset() % 4 or not dense(input) or input.is_neg():
-        input = input.contiguous() if not input.is_contiguous() else input.clone()
+        input = input.clone()  # its dimensions stay in their order
     strides = input.stride()
     out, mask = T.empty(input.shape, input.dtype, strides), T.empty(input.shape, torch.bool, strides)
     n, dtype, taken = input.numel(), T.dtype_of(input), DEFAULT.take(input.numel())

@@ -427,9 +427,15 @@ def triu(self, diagonal=0):
 @custom("tensor_split.tensor_indices_or_sections", key="AutogradPrivateUse1")
 def tensor_split(self, tensor_indices_or_sections, dim=0):
     """Where to split must be known on the host: sections given on the device are read back."""
-    if tensor_indices_or_sections.dim() > 1 or tensor_indices_or_sections.dtype is not torch.int64:
+    given = tensor_indices_or_sections
+    if given.dtype is not torch.int64:
         raise RuntimeError(
-            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor of "
-            f"dtype long, but got {tensor_indices_or_sections.dim()} dimensions of {tensor_indices_or_sections.dtype}"
+            "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+            f"{_scalar_name(given.dtype)}"
         )
-    return torch.tensor_split(self, tensor_indices_or_sections.tolist(), dim)
+    if given.dim() > 1:
+        raise RuntimeError(
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but "
+            f"got a tensor with {given.dim()} dims"
+        )
+    return torch.tensor_split(self, given.tolist(), dim)
