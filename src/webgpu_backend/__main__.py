@@ -26,13 +26,16 @@ def main() -> None:
           f"Python {platform.python_version()}, {platform.platform()}")  # fmt: skip
     print("\nAdapters")
     found = adapters.enumerate_adapters()
-    for i, adapter in enumerate(found):
-        print(f"  {i}: {adapters.describe(adapter)}, driver {adapter.info['description']}")
     if not found:
         print("  none: install a Vulkan, Metal or D3D12 driver")
         raise SystemExit(1)
+    chosen = [choice.adapter for choice in adapters.choose(found)]
+    for i, adapter in enumerate(found):
+        numbers = [f"webgpu:{k}" for k, other in enumerate(chosen) if other is adapter]
+        print(f"  {i}: {adapters.describe(adapter)}, driver {adapter.info['description']}"
+              f" ({', '.join(numbers) or 'no device: WEBGPU_ADAPTER picks it'})")  # fmt: skip
     g = gpu()
-    print(f"\nUsed: {g.name} ({g.reason})")
+    print(f"\nUsed: webgpu:{g.index}, {g.name} ({g.reason})")
     caps = g.caps
     opened = ", ".join(env.PROFILE) or "as it is"
     print(f"  class {caps.kind}; baseline mode {'on' if env.BASELINE else 'off'}; opened {opened}")

@@ -10,6 +10,7 @@ import sys
 import warnings
 
 FALLBACK_MODES = ("warn", "silent", "error")
+MOST_DEVICES = 64
 
 
 def tell(message: str) -> None:
@@ -51,6 +52,14 @@ def _size(name: str) -> int:
     return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
 
 
+def _count(name: str) -> int:
+    value = os.environ.get(name, "").strip()
+    if value and not (value.isdigit() and 0 < int(value) <= MOST_DEVICES):
+        tell(f"{name}={value!r} is no number from 1 to {MOST_DEVICES}; it is passed over")
+        return 0
+    return int(value or 0)
+
+
 def _choices(name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
     """Several names with commas in between."""
     values = [v.strip().lower() for v in os.environ.get(name, "").split(",") if v.strip()]
@@ -64,6 +73,9 @@ FALLBACK: str = _choice("WEBGPU_FALLBACK", FALLBACK_MODES, "warn")
 
 ADAPTER: str = os.environ.get("WEBGPU_ADAPTER", "").strip()
 """Picks the adapter by index or by a part of its name."""
+
+DEVICES: int = _count("WEBGPU_DEVICES")
+"""Makes so many devices of one adapter, for tests of programs that use several; 0: one of each adapter."""
 
 BASELINE: bool = _flag("WEBGPU_BASELINE")
 """Ask for WebGPU's default limits and no optional feature: what the weakest device offers."""
@@ -96,6 +108,7 @@ COMPILE: str = _choice("WEBGPU_COMPILE", ("inductor", "replay"), "replay")
 SWITCHES: dict[str, str] = {
     "WEBGPU_FALLBACK": "warn (default), silent or error: what an operator without a device kernel does",
     "WEBGPU_ADAPTER": "index or part of the name of the adapter to use",
+    "WEBGPU_DEVICES": "make so many devices, webgpu:0 and on, of one adapter: for tests of programs that use several",
     "WEBGPU_BASELINE": "1: default WebGPU limits and no optional features",
     "WEBGPU_COMPILE": "replay (default) or inductor: what torch.compile makes of a graph",
     "WEBGPU_PROFILE": f"other adapters' features and limits, names with commas: {', '.join(PROFILES)}",

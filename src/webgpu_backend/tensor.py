@@ -14,12 +14,12 @@ import torch
 from . import dtypes
 from .kernels.layout import View, contiguous_strides, span
 from .program import Window
+from .runtime import gpu as runtime
 from .runtime.blocks import Block, Lease, size_class
 from .runtime.errors import OutOfMemory
 from .runtime.gpu import gpu
 
 NAME = "webgpu"
-DEVICE: torch.device = None  # type: ignore[assignment]  # set by frontend.device
 
 UID_BITS = 40  # data_ptr() >> 40 is the block's uid; the rest is the byte offset within the storage
 _DL_CODES = {
@@ -59,12 +59,6 @@ class Meta:
     def __init__(self, sizes, strides, dtype: torch.dtype):
         if dtype not in _DL_CODES:
             raise TypeError(f"webgpu: tensors of dtype {dtype} are not supported")
-        if dtype in (torch.float64, torch.complex128) and not gpu().caps.f64:
-            raise TypeError(
-                f"webgpu: {dtype} needs an adapter with the shader-f64 feature, and {gpu().name} was opened without "
-                f"it; use {'torch.float32' if dtype is torch.float64 else 'torch.complex64'} "
-                "(tensor.float(), or torch.set_default_dtype(torch.float32))"
-            )
         n = len(sizes)
         code, bits = _DL_CODES[dtype]
         self.sizes = tuple(sizes)
@@ -79,6 +73,18 @@ class Meta:
         self.words = array("Q", (n | code << 32 | bits << 40 | 1 << 48, base, base + 8 * n))
 
 
+_WIDE = frozenset((torch.float64, torch.complex128))
+
+
+def _check_wide(dtype: torch.dtype) -> None:
+    if not gpu().caps.f64:
+        raise TypeError(
+            f"webgpu: {dtype} needs an adapter with the shader-f64 feature, and {gpu().name} was opened without "
+            f"it; use {'torch.float32' if dtype is torch.float64 else 'torch.complex64'} "
+            "(tensor.float(), or torch.set_default_dtype(torch.float32))"
+        )
+
+
 def _describe(block: Block) -> None:
     """Gives a block the DLManagedTensor from which its tensors are made, and a capsule around it that is used again
     and again: torch renames a capsule that it has taken, `make` puts the name back.
@@ -89,8 +95,8 @@ def _describe(block: Block) -> None:
         if block.capsule is None:
             block.capsule, block.name, block.words = block.pool.descriptions.pop()
     except IndexError:
-        # data, device (12 = kDLExtDev, 0), words 2 to 4 of a Meta, byte_offset, context, deleter
-        memory = (ctypes.c_uint64 * 8)(0, 12)
+        # data, device (12 = kDLExtDev, index), words 2 to 4 of a Meta, byte_offset, context, deleter
+        memory = (ctypes.c_uint64 * 8)(0, 12 | block.pool.index << 32)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
         block.words = memoryview(memory).cast("B").cast("Q")
         block.capsule = _capsule_new(ctypes.c_void_p(ctypes.addressof(memory)), _CAPSULE_NAME, _NULL)
@@ -149,14 +155,36 @@ def _connect(nbytes: int, size: int) -> Block:
 
 
 class _Unconnected:
-    """Stands for the pool's blocks until there is a pool."""
+    """The blocks of the current device: until there is one, and where there are several."""
 
     def __getitem__(self, uid: int) -> Block:
         return gpu().pool.blocks[uid]
 
 
-UNCONNECTED = _Unconnected()
+class _Everywhere:
+    """The blocks of all devices."""
+
+    def __getitem__(self, uid: int) -> Block | None:
+        for device in runtime.opened():
+            block = device.pool.blocks[uid]
+            if block is not None:
+                return block
+        return None
+
+
+UNCONNECTED, EVERYWHERE = _Unconnected(), _Everywhere()
 _take, _blocks = _connect, UNCONNECTED
+
+
+def _take_here(nbytes: int, size: int) -> Block:
+    """A block of the current device."""
+    return gpu().pool.take(nbytes, size)
+
+
+def separate() -> None:
+    """A second device is about to be there: from now on every call asks for its own."""
+    global _take, _blocks
+    _take, _blocks = _take_here, EVERYWHERE
 
 
 def taker():
@@ -167,7 +195,7 @@ def taker():
 def set_taker(take) -> None:
     """Blocks come from `take(nbytes, size)` from now on: a plan in the making has some without memory."""
     global _take, _blocks
-    _take, _blocks = take, gpu().pool.blocks
+    _take, _blocks = take, EVERYWHERE if runtime.several else gpu().pool.blocks
 
 
 def disconnect() -> None:
@@ -192,6 +220,8 @@ _metas: dict[tuple, Meta] = {}
 
 
 def meta(sizes, strides, dtype: torch.dtype) -> Meta:
+    if dtype in _WIDE:
+        _check_wide(dtype)
     key = (tuple(sizes), None if strides is None else tuple(strides), dtype)
     found = _metas.get(key)
     if found is None:
@@ -318,7 +348,7 @@ def neighbours(tensors) -> bool:
 
 def generation() -> int:
     """Moves when a data pointer may stand for another block than before."""
-    return gpu().pool.generation
+    return sum([device.pool.generation for device in runtime.opened()]) if runtime.several else gpu().pool.generation
 
 
 # -- copies between the host and the device
@@ -360,7 +390,8 @@ def bytes_of(tensor: torch.Tensor) -> bytes:
 def _read(tensor: torch.Tensor, address: int) -> None:
     item = tensor.element_size()
     start, nbytes = tensor.storage_offset() * item, tensor.numel() * item
-    gpu().queue.read(_real(block_of(tensor)), start, address, nbytes)
+    block = _real(block_of(tensor))
+    block.pool.queue.read(block, start, address, nbytes)
 
 
 def write(tensor: torch.Tensor, host: torch.Tensor) -> None:
@@ -370,7 +401,7 @@ def write(tensor: torch.Tensor, host: torch.Tensor) -> None:
     item = tensor.element_size()
     start, nbytes = tensor.storage_offset() * item, tensor.numel() * item
     block, address, whole = block_of(tensor), host.data_ptr(), nbytes & ~3
-    queue = gpu().queue if block.handle is not None else block.pool  # of a plan in the making
+    queue = block.pool.queue  # of its device, or of a plan in the making
     if whole:
         queue.write(block, start, address, whole)
     if nbytes - whole:
@@ -383,13 +414,13 @@ def resize(storage: torch.UntypedStorage, nbytes: int) -> None:
     """Gives a storage a block of another size, with the bytes that fit."""
     lease = storage._lease
     keep = (min(lease.block.nbytes, nbytes) + 3) & ~3
-    device = gpu()
+    pool = _leased(lease).block.pool
     try:
-        old = device.pool.swap(_leased(lease), nbytes)
+        old = pool.swap(lease, nbytes)
     except OutOfMemory as error:
         raise out_of_memory(nbytes, error) from None
     if old is not lease.block and keep:
-        device.queue.copy(old, 0, lease.block, 0, min(keep, old.size, lease.block.size))
+        pool.queue.copy(old, 0, lease.block, 0, min(keep, old.size, lease.block.size))
 
 
 def _leased(lease: Lease) -> Lease:
@@ -400,10 +431,16 @@ def _leased(lease: Lease) -> Lease:
 # -- devices
 
 
-def two_devices(op: str, device="cpu") -> RuntimeError:
-    """The error for operands that are not all here."""
+def here() -> torch.device:
+    """The current device."""
+    return torch.device(NAME, runtime.current())
+
+
+def two_devices(op: str, device="cpu", first=None) -> RuntimeError:
+    """The error for operands that are not all here, or where the first is."""
+    first = here() if first is None else first
     return RuntimeError(
-        f"Expected all tensors to be on the same device, but found at least two devices, {DEVICE} and {device}! ({op})"
+        f"Expected all tensors to be on the same device, but found at least two devices, {first} and {device}! ({op})"
     )
 
 

@@ -106,7 +106,7 @@ def test_auto(tmp_path, monkeypatch, worth):
 
 
 def test_one_device(tmp_path):
-    with pytest.raises(ValueError, match="there is one device"):
+    with pytest.raises(ValueError, match="a process trains on one device"):
         lightning.Trainer(accelerator=D, devices=2, logger=False)
 
 

@@ -21,7 +21,7 @@ import torch
 import webgpu_backend
 from tests import needs
 from webgpu_backend.frontend import patches
-from webgpu_backend.frontend.patches import FIRST_USE, IMPORT, ROWS, SIGNALS, Row, find
+from webgpu_backend.frontend.patches import MOMENTS, ROWS, Row, find
 
 ROOT = Path(webgpu_backend.__file__).parent
 PACKAGES = {"torch", "wgpu", "cffi", "functorch", "transformers", "accelerate", "lightning", "pytorch_lightning",
@@ -245,7 +245,7 @@ def test_rows_say_what_they_are():
     assert len(targets) == len(set(targets))
     for row in ROWS:
         assert row.why and row.seen and re.search(r"\d", row.seen), row
-        assert row.when in (IMPORT, SIGNALS, FIRST_USE) or not row.replacement or row.target.startswith(row.when), row
+        assert row.when in MOMENTS or not row.replacement or row.target.startswith(row.when), row
         assert not (row.needed and row.replacement), row
         for name in filter(None, (row.replacement, row.expects if ":" in row.expects else "")):
             assert callable(patches._load(name)), row
@@ -254,7 +254,7 @@ def test_rows_say_what_they_are():
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.target)
 def test_rows_fit_the_installed_releases(row):
     """Through the replacements, which show what they wrap."""
-    if row.when not in (IMPORT, SIGNALS, FIRST_USE):
+    if row.when not in MOMENTS:
         package = row.when.split(".")[0]
         if find_spec(package) is None:
             needs.missing(f"{package} is not installed")
@@ -324,6 +324,8 @@ before = contents()
 import webgpu_backend
 from webgpu_backend.frontend import first_use
 first_use.complete()
+from webgpu_backend.frontend.device import current
+current.observe()
 import wgpu.backends.wgpu_native
 after = contents()
 changed = [k for k, v in after.items() if before.get(k) is not v and ours(v) and k[0] != "torch.webgpu"]
@@ -333,7 +335,7 @@ print(json.dumps([".".join(k) for k in changed]))
 
 def test_what_changes_is_what_the_rows_say():
     """In a process that has imported every package before the backend, which replaces all it will."""
-    names = sorted({row.when for row in ROWS if not row.when.startswith(("wgpu", IMPORT, FIRST_USE))})
+    names = sorted({row.when for row in ROWS if not row.when.startswith(("wgpu", *MOMENTS))})
     code = CHANGES.format(names=["torch", *names], packages=sorted(PACKAGES))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600,
                           env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})  # fmt: skip

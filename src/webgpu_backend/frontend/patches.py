@@ -15,8 +15,11 @@ from typing import Any, NamedTuple
 
 from ..env import tell
 
-# When a row is checked and installed: with the package, at the device's first use, or with the module that is named.
+# When a row is checked and installed: with the package, at the device's first use, where another device than the first
+# is selected, or with the module that is named.
 IMPORT, SIGNALS, FIRST_USE = "import", "first use, before all else", "first use"
+SELECTED = "another device than the first is selected"
+MOMENTS = (IMPORT, SIGNALS, FIRST_USE, SELECTED)
 
 TORCH = "torch 2.11 to 2.13"
 WGPU = "wgpu 0.32 with cffi 2.0 and 2.1"
@@ -113,6 +116,12 @@ ROWS: tuple[Row, ...] = (
     _accelerator("get_device_capability", "(device=, /)"),
     _accelerator("set_device_index", "(device, /)"),
     _accelerator("current_stream", "(device=, /)"),
+    _accelerator("current_device_index", "()"),
+    *(
+        Row(f"torch._C._accelerator_{name}", "builtin", "device.accelerator:exchange_device",
+            "torch.accelerator.device_index, whose guard knows one device", TORCH)
+        for name in ("exchangeDevice", "maybeExchangeDevice")
+    ),
     _accelerator("empty_cache", "()"),
     _accelerator("empty_host_cache", "()", newer=True),
     _accelerator("memory_stats", "(device_index=, /)"),
@@ -135,6 +144,16 @@ ROWS: tuple[Row, ...] = (
     Row("torch.distributed.distributed_c10d.irecv", "(tensor, src=, group=, tag=, group_src=)",
         "integrations.distributed:receive", "receiving from any process", TORCH,
         when="torch.distributed.distributed_c10d", everywhere=True),
+    # -- torch, where another device than the first is selected
+    _relied("torch.jit._builtins", "has _find_builtin _register_builtin", "torch.tensor in TorchScript", when=SELECTED),
+    Row("torch.utils._device.DeviceContext.__torch_function__", "(self, func, types, args=, kwargs=)",
+        "device.current:default", "the current device, where it is the default without a number", TORCH, when=SELECTED),
+    *(
+        Row(target, "builtin", f"device.current:{by}", "the current device, where its name comes without a number",
+            TORCH, when=SELECTED)
+        for target, by in (("torch.Tensor.to", "moved"), ("torch.Tensor.new_tensor", "new"), ("torch.tensor", "made"),
+                           ("torch.as_tensor", "made"))
+    ),
     # -- torch, at the device's first use
     Row("signal.signal", "(signalnum, handler)", "device.signals:set_handler",
         "handlers that raise while torch asks the device something, which ends the process", "Python 3.11 and 3.12",
@@ -184,6 +203,17 @@ ROWS: tuple[Row, ...] = (
         "(params, grads, momentum_buffer_list, grad_scale, found_inf, *, weight_decay, momentum, lr, dampening, "
         "nesterov, maximize, has_sparse_grad)",
         "integrations.optimizers:sgd", "SGD in one kernel", TORCH, when=FIRST_USE),
+    *(
+        Row(f"torch.nn.parallel.comm.{name}", parameters, f"integrations.parallel:{name}",
+            "nn.DataParallel and its functions, which are CUDA's in C++", TORCH, when=FIRST_USE)
+        for name, parameters in (
+            ("broadcast", "(tensor, devices=, *, out=)"),
+            ("broadcast_coalesced", "(tensors, devices, buffer_size=)"),
+            ("reduce_add", "(inputs, destination=)"),
+            ("scatter", "(tensor, devices=, chunk_sizes=, dim=, streams=, *, out=)"),
+            ("gather", "(tensors, dim=, destination=, *, out=)"),
+        )
+    ),
     Row("torch.nn.parallel.distributed.DistributedDataParallel.__init__",
         "takes self module find_unused_parameters static_graph", "integrations.ddp:init",
         "DistributedDataParallel that looks for unused parameters", TORCH, when=FIRST_USE),
@@ -449,7 +479,7 @@ def rows(when: str) -> Iterator[Row]:
 
 def modules() -> list[str]:
     """Modules whose import rows wait for."""
-    return list(dict.fromkeys(row.when for row in ROWS if row.when not in (IMPORT, SIGNALS, FIRST_USE)))
+    return list(dict.fromkeys(row.when for row in ROWS if row.when not in MOMENTS))
 
 
 def require() -> None:

@@ -107,9 +107,9 @@ class Cache:
 cache = Cache()
 
 
-def _new_caps(caps) -> None:
+def _new_caps(index: int, caps) -> None:
     cache.most = budget.plans(caps.kind)
-    cache.change(caps=caps)
+    cache.change(**{f"caps{index}": caps})
 
 
 on_caps.append(_new_caps)

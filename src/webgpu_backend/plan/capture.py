@@ -6,13 +6,14 @@ from threading import RLock, get_ident
 
 from .. import tensor as T
 from ..program import Plan, Step, Window
+from ..runtime import gpu as runtime
 from ..runtime.blocks import Block
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
 from . import run
 from .draws import PlannedDraw
 
-_lock = RLock()
+lock = RLock()
 _held: dict[Block, list] = {}  # blocks that captures need: their own free list, and how many captures
 _returned: list[int] = []  # uids of such blocks whose tensors are gone
 
@@ -22,6 +23,7 @@ class Capture:
 
     def __init__(self):
         self.thread: int | None = None
+        self.gpu = gpu()
         self.lasting = True
         self.steps: list[tuple[Step, tuple]] = []
         self.drawn: dict[int, tuple[int, int]] = {}
@@ -39,9 +41,9 @@ class Capture:
             return self.take_real(nbytes, size)
         free = self.free.setdefault(size, [])
         if free:
-            block = gpu().pool.blocks[free.pop()]
+            block = self.gpu.pool.blocks[free.pop()]
             block.nbytes = nbytes
-            gpu().pool.bytes_live += nbytes
+            self.gpu.pool.bytes_live += nbytes
             return block
         block = self.take_real(nbytes, size)
         self._hold(block)
@@ -52,7 +54,7 @@ class Capture:
         if get_ident() != self.thread:
             self.record_real(step, buffers, params)
             return
-        limit = gpu().caps.max_binding
+        limit = self.gpu.caps.max_binding
         for buffer in buffers:
             if buffer is None:
                 raise T.two_devices(step.program.name)
@@ -66,6 +68,12 @@ class Capture:
     def draw(self, stream, elements: int) -> PlannedDraw:
         self.sources.append((stream, elements))
         return PlannedDraw(self, len(self.sources) - 1)
+
+    def left(self) -> BaseException:
+        return RuntimeError(
+            f"webgpu: a region that is captured stays on one device, here {T.NAME}:{self.gpu.index}: capture a graph "
+            "for each device"
+        )
 
     def _hold(self, block: Block) -> None:
         if block in self.blocks:
@@ -81,7 +89,7 @@ class Capture:
     def begin(self) -> None:
         if run.planning is not None:
             raise RuntimeError("webgpu: a graph is being captured already, or an operator is being planned")
-        _lock.acquire()
+        lock.acquire()
         run.ensure_connected()
         self.thread = get_ident()
         self.take_real, self.record_real = T.taker(), run.record
@@ -97,7 +105,7 @@ class Capture:
         T.forbid(None)
         run.record, run.planning = self.record_real, None
         self.thread = None
-        _lock.release()
+        lock.release()
         self._finish()
 
     def _finish(self) -> None:
@@ -122,11 +130,15 @@ class Capture:
     def replay(self) -> None:
         if self.plan is None:
             raise RuntimeError("webgpu: replay() of a graph that was not captured")
-        run.execute(self.plan, self.bound[:])
+        if runtime.several:
+            with runtime.on(self.gpu.index):
+                run.execute(self.plan, self.bound[:])
+        else:
+            run.execute(self.plan, self.bound[:])
 
     def release(self) -> None:
         """Gives back what the capture needed."""
-        pool, own = gpu().pool, {uid for free in self.free.values() for uid in free}
+        pool, own = self.gpu.pool, {uid for free in self.free.values() for uid in free}
         for block in self.blocks:
             entry = _held[block]
             entry[1] -= 1

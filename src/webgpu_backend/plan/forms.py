@@ -12,7 +12,7 @@ from functools import cache
 
 import torch
 
-from . import run
+from . import places, run
 
 # Kinds of arguments, by torch's name of their type.
 _KINDS = {
@@ -97,6 +97,17 @@ def short_form(operator, pattern: Pattern, defaults: tuple) -> Callable:
 
 
 _waiting: dict[Callable, tuple[Pattern, tuple]] = {}
+_forms: list[tuple] = []  # those that are written, and what they are written of
+_several = False  # they are written for several devices
+
+
+def separate() -> None:
+    """A second device is about to be there: every form gets the text for several. A call that is under way ends by the
+    text it has begun with, on the device that was the only one."""
+    global _several
+    _several = True
+    for form, operator, pattern, defaults in list(_forms):
+        form.__code__ = _factory(pattern, True)(operator, operator.plans, defaults).__code__
 
 
 def _written(form: Callable, operator) -> Callable:
@@ -104,9 +115,10 @@ def _written(form: Callable, operator) -> Callable:
     found = _waiting.get(form)
     if found is not None:  # no other thread was quicker
         pattern, defaults = found
-        made = _factory(pattern)(operator, operator.plans, defaults)
+        made = _factory(pattern, _several)(operator, operator.plans, defaults)
         form.__defaults__, form.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
         form.__code__ = made.__code__
+        _forms.append((form, operator, pattern, defaults))
         _waiting.pop(form, None)  # last: an exception before this (Control-C) leaves the form to be written
     return form
 
@@ -117,7 +129,7 @@ def _compiled(text: str, name: str) -> Callable:
     return scope["factory"]
 
 
-run.written = _written
+run.written, run.elsewhere, run.moved, run.owner = _written, places.elsewhere, places.moved, places.owner
 # The same variables of the surrounding function as every form has: code can be exchanged only where they agree.
 _unwritten = _compiled(
     """
@@ -132,13 +144,14 @@ def factory(op, plans, d):
 
 
 @cache
-def _factory(pattern: Pattern) -> Callable:
-    return _compiled(_Writer(pattern).text(), f"short form {pattern.kinds}")
+def _factory(pattern: Pattern, several: bool) -> Callable:
+    return _compiled(_Writer(pattern, several).text(), f"short form {pattern.kinds}")
 
 
 class _Writer:
-    def __init__(self, pattern: Pattern):
+    def __init__(self, pattern: Pattern, several: bool):
         self.pattern = pattern
+        self.several = several  # devices
         kinds, positional = pattern.kinds, pattern.positional
         self.names = [f"a{i}" for i in range(positional)] + list(pattern.names)
         self.tensors = [i for i, k in enumerate(kinds) if k in "to"]
@@ -160,12 +173,8 @@ class _Writer:
         return ", ".join([*parts, "*args", "**rest"] if p.rest else parts)
 
     def _call(self, what: str, key: bool = True) -> str:
-        p = self.pattern
-        args = "".join(f"{n}, " for n in self.names[: p.positional])
-        kwargs = ", ".join(f"{n!r}: {n}" for n in self.names[p.positional :])
-        rest = f"({args}), {{{kwargs}}}"
         known = f"key, {self._tensors()}, {self._bound()}, " if key else ""
-        return f"return op.{what}({known}{rest})"
+        return f"return op.{what}({known}{self._given()})"
 
     def _tensors(self) -> str:
         """All tensors among the arguments, in order."""
@@ -180,7 +189,7 @@ class _Writer:
         return sorted(self.tensors + self.lists)
 
     def _body(self) -> list[str]:
-        p, lines = self.pattern, []
+        p, lines = self.pattern, self._place() if self.several else []
         lines += self._guards()
         if self._slots():
             lines += [
@@ -189,17 +198,47 @@ class _Writer:
                 "except (AttributeError, TypeError, RuntimeError):",
             ]
             lines += ["    " + self._call("odd", key=False)]
-        lines.append(f"key = ({self._key()},)")
+        lines.append(f"key = ({self._key()}, place)" if self.several else f"key = ({self._key()},)")
         lines.append("plan = plans.get(key)")
         unusual = ["plan is None", *[self._missing(i) for i in self._slots()]]
         for i in p.written:
             if i in self.tensors:
                 unusual += [f"x{i} is x{j}" for j in self.tensors if j != i and not (j in p.written and j < i)]
                 unusual += [f"x{i} in x{j}" for j in self.lists]
-        lines += [f"if {' or '.join(unusual)}:", "    " + self._call("miss")]
+        lines += [f"if {' or '.join(unusual)}:"]
+        if self.several:  # tensors of two devices
+            lines.append(f"    elsewhere({self._given()}, op.name)")
+        lines += ["    " + self._call("miss")]
         lines += ["try:", *["    " + line for line in self._run()], "except (BindingTooLarge, Stale):"]
         lines.append("    " + self._call("large"))
         return lines
+
+    def _given(self, more: bool = False) -> str:
+        """The arguments, in a tuple and a dictionary."""
+        args = "".join(f"{n}, " for n in self.names[: self.pattern.positional])
+        kwargs = "".join(f"{n!r}: {n}, " for n in self.names[self.pattern.positional :])
+        return f"({args}*args), {{{kwargs}**rest}}" if more else f"({args}), {{{kwargs}}}"
+
+    def _place(self) -> list[str]:
+        """Where there are several devices: goes to the one that the call is for. The first tensor shows most often
+        which that is, and where there is none, the device that is named."""
+        slots, names, given = self._slots(), self.names, self._given(self.pattern.rest)
+        lines = ["place = gpu()", "blocks, place = place.pool.blocks, place.index"]
+        if not slots:
+            if "device" in names:
+                lines += ["if device is not None and device.index is not None and device.index != place:"]
+                lines += [f"    return moved(call, device.index, {given})"]
+            return lines
+        first = names[slots[0]]
+        first = f"{first}[0]" if slots[0] in self.lists else first
+        lines += ["try:", f"    uid = {first}.data_ptr() >> 40", "    known = blocks[uid]"]
+        lines += ["except (AttributeError, TypeError, RuntimeError, IndexError):", "    uid, known = 0, None"]
+        if "device" in names:
+            lines += ["if known is None or device is not None:", f"    other = elsewhere({given}, op.name)"]
+        else:
+            lines += ["if known is None:", "    other = owner(uid)"]
+            lines += ["    if other is None:", f"        other = elsewhere({given}, op.name)"]
+        return [*lines, "    if other is not None:", f"        return moved(call, other, {given})"]
 
     def _guards(self) -> list[str]:
         p, names = self.pattern, self.names

@@ -7,8 +7,10 @@ import torch
 from .. import tensor as T
 from ..kernels.layout import span
 from ..kernels.pointwise.fuse import fuse
+from ..runtime import gpu as runtime
 from ..runtime.errors import BindingTooLarge
 from .operator import Operator, identify
+from .places import elsewhere, moved
 from .run import Stale, execute
 
 _MOST = 64  # plans of one graph, which may have a thousand steps each
@@ -26,6 +28,13 @@ def planned_graph(function: Callable, apart: tuple[int, ...] = ()) -> Callable:
     plans, seen = graph.plans, set()
 
     def call(*args):
+        if runtime.several:
+            try:
+                other = elsewhere(args, {}, "graph")
+            except RuntimeError:
+                return function(*args)  # tensors of several devices: operator by operator
+            if other is not None:
+                return moved(call, other, args, {})
         key, tensors, bound, draws = identify(args, graph=True)
         key = tuple(key)
         plan = plans.get(key)

@@ -140,6 +140,8 @@ class Lists:
             if dtype not in _FLOATS or any([t.dtype is not dtype for t in values]):
                 return None
             bound = [blocks[p >> T.UID_BITS] for p in pointers[at : at + len(values)]]
+            if None in bound:  # another device
+                return None
             at += len(values)
             if not each:
                 if first.numel() != 1:
@@ -158,7 +160,7 @@ class Lists:
             listed.append(bound)
         if self._clash(key, listed, common):
             return None
-        key = (*key, *shapes)
+        key = (*key, *shapes, run.place())
         plan = self.plans.get(key)
         if plan is None:
             plan = None if key in self.apart else self._plan(key, shapes, len(columns))

@@ -14,6 +14,7 @@ from . import run
 from .cache import cache
 from .draws import Draw, PlannedDraw
 from .outline import plan_of
+from .places import elsewhere, moved, several
 from .run import Stale, execute
 
 UID_BITS = T.UID_BITS
@@ -66,6 +67,10 @@ class Operator:
 
     def miss(self, key: tuple, tensors: list, bound: list, args: tuple, kwargs: dict):
         """A call without a plan, or one of whose tensors no block was found."""
+        if kwargs.get("device") is not None:  # perhaps the first that names another device
+            other = elsewhere(args, kwargs, self.name)
+            if other is not None:
+                return moved(self.form, other, args, kwargs)
         if run.planning_here() is not None:
             return self.direct(args, kwargs)
         for tensor, block in zip(tensors, bound):
@@ -138,6 +143,8 @@ def planned(function: Callable | None = None, writes: bool = False) -> Callable:
 
     @wraps(function)
     def call(*args):
+        if several() and (other := elsewhere(args, {}, operator.name)) is not None:
+            return moved(call, other, args, {})
         key, tensors, bound, draws = identify(args)
         if writes:
             key += [None if block is None else block.nbytes for block in bound]
@@ -157,7 +164,7 @@ def planned(function: Callable | None = None, writes: bool = False) -> Callable:
 def identify(args: tuple, graph: bool = False) -> tuple[list, list, list, list]:
     """What a plan depends on of these arguments, their tensors, the blocks under them, and their random draws. Of a
     `graph`'s parameters only the place counts: whoever calls it has compared their sizes and strides."""
-    key, tensors, bound, draws = [], [], [], []
+    key, tensors, bound, draws = [run.place()], [], [], []
     blocks = run.blocks
     for a in args:
         kind = a.__class__

@@ -20,15 +20,17 @@ from .draws import Draw, PlannedDraw
 from .run import Results, Value, View
 
 _Tensor = torch.Tensor
-_lock = RLock()
+lock = RLock()
 
 
 class _Nowhere:
-    """Stands for the pool of blocks without memory."""
+    """Stands for the pool of a device's blocks without memory, and for their queue."""
 
     bytes_live = 0
 
-    def __init__(self):
+    def __init__(self, index: int):
+        self.index = index
+        self.queue = self
         self.descriptions: list[tuple] = []
         self.free: list[int] = []  # uids of blocks that no tensor has any more
 
@@ -40,7 +42,7 @@ class _Nowhere:
         planning.upload(block, offset, address, nbytes)
 
 
-_nowhere = _Nowhere()
+_nowheres: dict[int, _Nowhere] = {}  # by device
 
 
 class Planning:
@@ -51,6 +53,7 @@ class Planning:
         self.thread = get_ident()
         self.caps = device.caps
         self.pool = device.pool
+        self.nowhere = _nowheres.setdefault(device.index, _Nowhere(device.index))
         self.steps: list[tuple[Step, tuple]] = []
         self.drawn: dict[int, tuple[int, int]] = {}  # by step: which draw, and how many elements into it
         self.sources: list = []
@@ -66,8 +69,8 @@ class Planning:
             return self.take_real(nbytes, size)
         if nbytes > self.caps.max_buffer:
             return self.take_real(nbytes, size)  # raises
-        free = _nowhere.free
-        block = self.pool.blocks[free.pop()] if free else self.pool.adopt(Block(None, 0, pool=_nowhere))
+        free = self.nowhere.free
+        block = self.pool.blocks[free.pop()] if free else self.pool.adopt(Block(None, 0, pool=self.nowhere))
         block.size, block.nbytes, block.heap = min(size, self.caps.max_buffer), nbytes, self.dead
         self.made.append(block)
         return block
@@ -99,6 +102,9 @@ class Planning:
         self.sources.append((stream, elements))
         return PlannedDraw(self, len(self.sources) - 1)
 
+    def left(self) -> BaseException:
+        return T.Unplannable("another device")
+
     def upload(self, block: Block, offset: int, address: int, nbytes: int) -> None:
         """The host's bytes are no part of a plan."""
         raise T.Unplannable("the values of a tensor")
@@ -120,7 +126,7 @@ class Planning:
     # -- beginning and end
 
     def __enter__(self):
-        _lock.acquire()
+        lock.acquire()
         run.ensure_connected()
         self.take_real, self.record_real, self.outer = T.taker(), run.record, run.planning
         T.set_taker(self.take)
@@ -130,13 +136,13 @@ class Planning:
     def __exit__(self, *_):
         T.set_taker(self.take_real)
         run.record, run.planning = self.record_real, self.outer
-        _lock.release()
+        lock.release()
 
     def release(self) -> None:
         """Blocks whose tensors are gone serve the next plan."""
         for block in self.made:
-            block.heap = _nowhere.free
-        _nowhere.free += self.dead
+            block.heap = self.nowhere.free
+        self.nowhere.free += self.dead
 
 
 class _Suspended:

@@ -15,6 +15,7 @@ from torch.autograd.graph import increment_version
 from .. import env
 from .. import tensor as T
 from ..program import Plan, Step, Window
+from ..runtime import gpu as runtime
 from ..runtime.errors import BindingTooLarge
 from ..runtime.gpu import gpu
 
@@ -37,8 +38,23 @@ blocks = T.UNCONNECTED
 def connect() -> None:
     """Binds the short forms to the device, at first use."""
     global record, blocks
+    if runtime.several:
+        separate()
+        return
     queue = gpu().queue
     record, blocks = queue.record_and_wait if env.BLOCKING else queue.record, gpu().pool.blocks
+
+
+def _record_here(step: Step, buffers: tuple, params: bytes) -> None:
+    """To the current device."""
+    queue = gpu().queue
+    (queue.record_and_wait if env.BLOCKING else queue.record)(step, buffers, params)
+
+
+def separate() -> None:
+    """A second device is about to be there: from now on every call asks for its own."""
+    global record, blocks
+    record, blocks = _record_here, T.UNCONNECTED
 
 
 def ensure_connected() -> None:
@@ -50,6 +66,11 @@ def disconnect() -> None:
     """After a fork: the next call asks for the device again."""
     global record, blocks, planning
     record, blocks, planning = _first_record, T.UNCONNECTED, None
+
+
+def place() -> int:
+    """What plans' keys have of the device that they are for, where there are several."""
+    return gpu().index if runtime.several else 0
 
 
 def planning_here():

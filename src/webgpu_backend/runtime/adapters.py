@@ -104,21 +104,25 @@ def describe(adapter: Any) -> str:
     return f"{adapter_name(adapter)} ({info['adapter_type']}, {info['backend_type']})"
 
 
-def choose(adapters: list[Any] | None = None) -> Choice:
+def choose(adapters: list[Any] | None = None) -> list[Choice]:
+    """The adapters that are webgpu:0, webgpu:1, and so on: the GPUs, or where there are none the software adapters;
+    with WEBGPU_ADAPTER that one alone. WEBGPU_DEVICES makes several devices of the first."""
     adapters = enumerate_adapters() if adapters is None else adapters
     if not adapters:
         raise RuntimeError(
             "webgpu: no adapter found. WebGPU needs a Vulkan, Metal or D3D12 driver; on Debian or Ubuntu without a "
             "GPU: apt-get install mesa-vulkan-drivers libvulkan1"
         )
-    wanted = env.ADAPTER
-    if not wanted:
-        alike = [a for a in adapters if a.info["adapter_type"] == adapters[0].info["adapter_type"]]
-        local_rank = os.environ.get("LOCAL_RANK", "")
-        if len(alike) > 1 and local_rank.isdigit():  # a launcher's processes take the machine's adapters in turn
-            place = int(local_rank) % len(alike)
-            return Choice(alike[place], f"LOCAL_RANK={local_rank}: number {place} of {len(alike)} of the first type")
-        return Choice(adapters[0], "first by type: discrete, integrated, virtual, software")
+    if env.ADAPTER:
+        found = [_wanted(adapters, env.ADAPTER)]
+    else:
+        counted = [a for a in adapters if not is_software(a)] or adapters
+        reason = "number {} by type: discrete, integrated, virtual, software"
+        found = [Choice(a, reason.format(i)) for i, a in enumerate(counted)]
+    return [Choice(found[0].adapter, f"WEBGPU_DEVICES={env.DEVICES}")] * env.DEVICES if env.DEVICES else found
+
+
+def _wanted(adapters: list[Any], wanted: str) -> Choice:
     if wanted.isdigit():
         if int(wanted) >= len(adapters):
             raise RuntimeError(f"webgpu: WEBGPU_ADAPTER={wanted}, but only {len(adapters)} adapters were found")
@@ -128,6 +132,34 @@ def choose(adapters: list[Any] | None = None) -> Choice:
             return Choice(adapter, f"WEBGPU_ADAPTER={wanted}")
     names = "; ".join(describe(a) for a in adapters)
     raise RuntimeError(f"webgpu: WEBGPU_ADAPTER={wanted!r} matches none of: {names}")
+
+
+@cache
+def devices() -> list[Choice]:
+    return choose()
+
+
+def device(index: int) -> Choice:
+    found = devices()
+    if not 0 <= index < len(found):
+        raise RuntimeError(no_such(index, len(found)))
+    return found[index]
+
+
+def no_such(index: int, count: int) -> str:
+    there = "there is one device, webgpu:0" if count == 1 else f"there are {count} devices, webgpu:0 to {count - 1}"
+    return f"webgpu: invalid device ordinal {index}: {there}"
+
+
+def first_index(found: list[Choice] | None = None) -> int:
+    """The device of a program that selects none: the first. The processes that a launcher starts on a machine take the
+    adapters of the best type in turn."""
+    local_rank = os.environ.get("LOCAL_RANK", "")
+    if not local_rank.isdigit() or local_rank == "0":
+        return 0
+    found = devices() if found is None else found
+    alike = [c for c in found if c.adapter.info["adapter_type"] == found[0].adapter.info["adapter_type"]]
+    return int(local_rank) % len(alike)
 
 
 def create_device(adapter: Any) -> tuple[Any, Caps]:

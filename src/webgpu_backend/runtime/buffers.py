@@ -10,6 +10,7 @@ from .native import NULL, checked, ffi, lib
 LARGE = 1 << 20  # from here on a free block of another class may serve
 WASTE = 4 / 3  # if it is at most so much larger: an optimizer's scratch then lies where activations were
 _FIRST = 1 << 12  # the uids below are the addresses of other devices' tensors, shifted: no block is found there
+_numbering = Lock()
 USAGE = lib.WGPUBufferUsage_Storage | lib.WGPUBufferUsage_CopySrc | lib.WGPUBufferUsage_CopyDst
 
 
@@ -17,23 +18,35 @@ class Pool:
     """Free blocks by size class, lowest uid first: a loop that allocates the same way gets the same blocks again,
     and so the same bind groups.
 
-    `blocks[uid]` is a block; its uid is what a tensor's data pointer encodes.
+    `blocks[uid]` is a block; its uid is what a tensor's data pointer encodes. The devices of a process share the
+    numbers: under one of another device's block stands None.
     """
 
-    def __init__(self, device, max_buffer: int, max_binding: int, limit: int, most_pooled: int):
+    def __init__(
+        self,
+        device,
+        max_buffer: int,
+        max_binding: int,
+        limit: int,
+        most_pooled: int,
+        index: int = 0,
+        pools: "list[Pool] | None" = None,
+    ):
         self.device = device
+        self.index = index  # of the device, among those of the process
+        self.pools = [] if pools is None else pools  # those of all devices
+        self.queue = None  # the device's, once it is there
         self.max_buffer = max_buffer
         self.max_binding = max_binding
         self.limit = limit  # bytes that may be taken from the driver
         self.most_pooled = most_pooled  # bytes that may lie free when a block is created
-        self.blocks: list[Block | None] = [None] * _FIRST
+        self.uids = 0  # how many of the numbers are this pool's
         self.free_uids: list[int] = []
         self.free: dict[int, list[int]] = {}
         self.descriptions: list[tuple] = []  # of released blocks: torch may still read their memory
         self.lost: list[int] = []  # where blocks that were lost go when they are given back, to become free ones
         self._heaps: dict[int, list[int]] = {}  # the free lists of these
         self.log: list = []  # the queue's: which blocks were given out since which command
-        self.lock = Lock()
         self.on_release = None  # called with the blocks about to be released
         self.dead: str | None = None
         self.generation = 0  # moves when a uid may stand for another block than before
@@ -44,13 +57,16 @@ class Pool:
         self.allocations = 0
         self.ooms = 0
         self.adopted = 0  # blocks that stand for memory in plans
+        with _numbering:
+            self.blocks: list[Block | None] = [None] * max([_FIRST, *[len(pool.blocks) for pool in self.pools]])
+            self.pools.append(self)
 
     @property
     def live(self) -> int:
         """Blocks that tensors hold."""
         self._recover()
         pooled = sum(map(len, self.free.values()))
-        return len(self.blocks) - _FIRST - len(self.free_uids) - pooled - self.adopted
+        return self.uids - len(self.free_uids) - pooled - self.adopted
 
     @property
     def bytes_pooled(self) -> int:
@@ -169,13 +185,15 @@ class Pool:
 
     def adopt(self, block: Block) -> Block:
         """Gives a block a uid, under which it is found."""
-        with self.lock:
+        with _numbering:
             if self.free_uids:
                 block.uid = self.free_uids.pop()
-                self.blocks[block.uid] = block
             else:
-                block.uid = len(self.blocks)
-                self.blocks.append(block)
+                block.uid = max([len(pool.blocks) for pool in self.pools])
+                for pool in self.pools:
+                    pool.blocks += [None] * (block.uid + 1 - len(pool.blocks))
+                self.uids += 1
+            self.blocks[block.uid] = block
         self.adopted += block.handle is None
         return block
 

@@ -111,6 +111,7 @@ class Queue:
         self.watched: dict[tuple, bytes] = {}  # kernels that may report a bad index, recorded since the last look
         self._faults: Block | None = None
         self._transfer = transfer.Transfer(self)
+        pool.queue = self
         pool.on_release = self.forget
         pool.log = self.log
         pipelines.on_release = self._forget_pipelines
@@ -286,8 +287,14 @@ class Queue:
         for buffer in buffers:
             if buffer is None:
                 raise NoBuffer(f"{pipeline.name}: something without memory on the device was to be bound")
-            if (buffer.block if type(buffer) is Window else buffer).lost:
-                raise DeviceError(f"{pipeline.name}: {refusal.blocks_of((buffer,))[0].lost}")
+            block = buffer.block if type(buffer) is Window else buffer
+            if block.lost:
+                raise DeviceError(f"{pipeline.name}: {block.lost}")
+            if block.pool is not self.pool and isinstance(block.pool, Pool):
+                there = block.pool.index
+                raise DeviceError(
+                    f"{pipeline.name}: memory of device {there} cannot be used on device {self.pool.index}"
+                )
             if buffer.size > limit:
                 raise BindingTooLarge(
                     f"{pipeline.name}: a tensor of {buffer.size} bytes does not fit one binding "

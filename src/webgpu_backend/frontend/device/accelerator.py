@@ -18,6 +18,29 @@ def _answered(answer):
     return replacement
 
 
+def _given(answer):
+    """In the place of a function that takes nothing, or a number."""
+
+    def replacement(original):
+        @wraps(original)
+        def function(*args):
+            return answer(*args)
+
+        return function
+
+    return replacement
+
+
+def _exchange(index: int) -> int:
+    """Selects a device; a negative number selects none. Returns the one before."""
+    before = module.current_device()
+    if index >= 0:
+        module.set_device(index)
+    return before
+
+
+exchange_device = _given(_exchange)
+current_device_index = _given(module.current_device)
 synchronize = _answered(module.synchronize)
 get_device_capability = _answered(module.get_device_capability)
 set_device_index = _answered(module.set_device)

@@ -68,7 +68,7 @@ class WebGPUGraph:
 
 @contextmanager
 def graph(webgpu_graph: WebGPUGraph, pool=None, stream=None, capture_error_mode: str = "global"):
-    """Captures what is asked for inside; `stream` and `pool` are there for CUDA's sake: there is one queue, and every
-    graph has memory of its own."""
+    """Captures what is asked for inside, on the current device; `stream` and `pool` are there for CUDA's sake: a device
+    has one queue, and every graph has memory of its own."""
     with webgpu_graph.capture():
         yield

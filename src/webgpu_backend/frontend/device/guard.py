@@ -11,6 +11,7 @@ from functools import wraps
 import torch
 
 from ... import tensor as T
+from ...runtime import gpu as runtime
 
 
 class _Here(threading.local):
@@ -64,7 +65,8 @@ def run_backward(run):
         raised.clear()
         first = outputs[0] if outputs else None
         try:
-            if not isinstance(first, torch.Tensor) or first.device.type != T.NAME or not threaded():
+            ours = isinstance(first, torch.Tensor) and first.device.type == T.NAME
+            if not (ours or runtime.several) or not threaded():  # the engine has a thread for one device of ours
                 return run(outputs, *args, **kwargs)
             try:
                 choose(False)

@@ -9,27 +9,41 @@ import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from ... import tensor as T
+from ...plan import places
 from ...plan import run as plan_run
 from ...runtime import gpu as runtime
-from ...runtime.gpu import gpu
-from . import rng, streams
+from ...runtime.gpu import Gpu, gpu
+from . import current, rng, streams
 from .guard import Guard
 
 
 def _index(device) -> int:
-    """0, or the error torch users know for a device that is not there."""
+    """Of a device in any of its spellings, or of none, which is the current one; or the error torch users know for a
+    device that is not there."""
     if device is None:
-        return 0
+        return runtime.current()
     if isinstance(device, int):
         index = device
     else:
         device = torch.device(device)
         if device.type != T.NAME:
             raise ValueError(f"Expected a webgpu device, but got: {device}")
-        index = 0 if device.index is None else device.index
-    if index not in (0, -1):
-        raise RuntimeError(f"webgpu: invalid device ordinal {index}: there is one device, webgpu:0")
-    return 0
+        index = -1 if device.index is None else device.index
+    if index == -1:
+        return runtime.current()
+    if index and not runtime.is_open(index):
+        from ...runtime import adapters
+
+        adapters.device(index)
+    elif index < 0:
+        raise RuntimeError(f"webgpu: invalid device ordinal {index}")
+    return index
+
+
+def _used(device) -> Gpu | None:
+    """A device that has been used."""
+    index = _index(device)
+    return gpu(index) if runtime.is_open(index) else None
 
 
 def is_available() -> bool:
@@ -52,32 +66,55 @@ def init() -> None:
     gpu()
 
 
+@cache
 def device_count() -> int:
-    """1, or 0 without an adapter."""
-    return int(is_available())
+    """How many adapters there are; software adapters count where there is nothing else. Creates no device."""
+    from ...runtime import adapters
+
+    return len(adapters.devices()) if _adapter_found() else 0
 
 
 def current_device() -> int:
-    return 0
+    return runtime.current()
 
 
 def set_device(device) -> None:
-    """Launchers have every process of a machine select a device by its number there; they share the adapter."""
-    local_rank = os.environ.get("LOCAL_RANK", "0")
-    if device is not None and str(device) not in (local_rank, f"{T.NAME}:{local_rank}"):
-        _index(device)
+    """Selects a device for this thread. A negative number selects none. Launchers have every process of a machine
+    select one by its number there: where there are fewer adapters than processes, they share them."""
+    if isinstance(device, int) and device < 0:
+        return
+    local_rank = os.environ.get("LOCAL_RANK", "")
+    if local_rank.isdigit() and str(device) in (local_rank, f"{T.NAME}:{local_rank}"):
+        if int(local_rank) >= device_count():
+            from ...runtime import adapters
+
+            device = adapters.first_index()
+    runtime.select(_selectable(_index(device)))
+
+
+def _selectable(index: int) -> int:
+    """Where another device than the first may become the current one, torch is told so."""
+    if index:
+        current.observe()
+    if index != runtime.current() and plan_run.planning_here() is not None:
+        raise places.leaving()
+    return index
 
 
 class device:
-    """Context manager that selects a device: there is one, so it checks."""
+    """Context manager that selects a device; a negative number, or None, selects none."""
 
     def __init__(self, device):
-        self.idx = _index(device)
+        none = device is None or (isinstance(device, int) and device < 0)
+        self.idx = -1 if none else _index(device)
 
     def __enter__(self):
+        self.before = runtime.exchange(_selectable(self.idx)) if self.idx >= 0 else None
         return self
 
     def __exit__(self, *exc):
+        if self.idx >= 0:
+            runtime.exchange(self.before)
         return False
 
 
@@ -87,17 +124,15 @@ class device_of(device):
 
 
 def get_device_name(device=None) -> str:
-    _index(device)
-    return gpu().name
+    return gpu(_index(device)).name
 
 
 def get_device_properties(device=None) -> types.SimpleNamespace:
-    _index(device)
-    g = gpu()
+    g = gpu(_index(device))
     return types.SimpleNamespace(
         name=g.name,
         type=T.NAME,
-        index=0,
+        index=g.index,
         backend=g.adapter.info["backend_type"],
         adapter_type=g.adapter.info["adapter_type"],
         driver=g.adapter.info["description"],
@@ -106,7 +141,7 @@ def get_device_properties(device=None) -> types.SimpleNamespace:
         max_buffer_bytes=g.caps.max_buffer,
         features=sorted(g.device.features),
         limits=dict(g.device.limits),
-        multi_processor_count=_compute_units(),
+        multi_processor_count=_compute_units(g),
         max_threads_per_multi_processor=g.caps.workgroup_size,
         warp_size=g.adapter.info.get("stackgroup_max_size") or 32,
         major=0,
@@ -114,21 +149,20 @@ def get_device_properties(device=None) -> types.SimpleNamespace:
     )
 
 
-def _compute_units() -> int:
+def _compute_units(g: Gpu) -> int:
     """WebGPU tells no number of compute units; a software adapter has as many as the machine has cores."""
-    return (os.cpu_count() or 1) if gpu().caps.kind == "cpu" else 16
+    return (os.cpu_count() or 1) if g.caps.kind == "cpu" else 16
 
 
 def get_device_capability(device=None) -> dict:
-    _index(device)
-    return {"supported_dtypes": set(T.DTYPES) - (set() if gpu().caps.f64 else {torch.float64, torch.complex128})}
+    wide = set() if gpu(_index(device)).caps.f64 else {torch.float64, torch.complex128}
+    return {"supported_dtypes": set(T.DTYPES) - wide}
 
 
 def synchronize(device=None) -> None:
-    """Waits until everything asked for so far is done."""
-    _index(device)
-    if runtime.is_initialized():
-        gpu().queue.synchronize()
+    """Waits until everything asked for so far is done, on one device."""
+    if g := _used(device):
+        g.queue.synchronize()
 
 
 # -- memory
@@ -136,52 +170,47 @@ def synchronize(device=None) -> None:
 
 def memory_allocated(device=None) -> int:
     """Bytes held by tensors."""
-    _index(device)
-    return gpu().pool.bytes_live if runtime.is_initialized() else 0
+    g = _used(device)
+    return g.pool.bytes_live if g else 0
 
 
 def max_memory_allocated(device=None) -> int:
-    _index(device)
-    return gpu().pool.bytes_peak if runtime.is_initialized() else 0
+    g = _used(device)
+    return g.pool.bytes_peak if g else 0
 
 
 def memory_reserved(device=None) -> int:
     """Bytes taken from the driver: tensors' blocks, with their padding, and the free ones kept for reuse."""
-    _index(device)
-    if not runtime.is_initialized():
-        return 0
-    return gpu().pool.bytes_reserved
+    g = _used(device)
+    return g.pool.bytes_reserved if g else 0
 
 
 def max_memory_reserved(device=None) -> int:
-    _index(device)
-    return max(gpu().pool.bytes_reserved_peak, memory_reserved()) if runtime.is_initialized() else 0
+    g = _used(device)
+    return max(g.pool.bytes_reserved_peak, g.pool.bytes_reserved) if g else 0
 
 
 def reset_peak_memory_stats(device=None) -> None:
-    _index(device)
-    if runtime.is_initialized():
-        pool = gpu().pool
-        pool.bytes_peak = pool.bytes_live
-        pool.bytes_reserved_peak = memory_reserved()
+    if g := _used(device):
+        g.pool.bytes_peak = g.pool.bytes_live
+        g.pool.bytes_reserved_peak = g.pool.bytes_reserved
 
 
 def reset_accumulated_memory_stats(device=None) -> None:
-    _index(device)
-    if runtime.is_initialized():
-        gpu().pool.allocations = gpu().pool.ooms = 0
+    if g := _used(device):
+        g.pool.allocations = g.pool.ooms = 0
 
 
 def memory_stats(device=None) -> dict[str, int]:
-    _index(device)
-    if not runtime.is_initialized():
+    g = _used(device)
+    if not g:
         return {}
-    pool = gpu().pool
+    pool = g.pool
     return {
         "allocated_bytes.all.current": pool.bytes_live,
         "allocated_bytes.all.peak": pool.bytes_peak,
-        "reserved_bytes.all.current": memory_reserved(),
-        "reserved_bytes.all.peak": max_memory_reserved(),
+        "reserved_bytes.all.current": pool.bytes_reserved,
+        "reserved_bytes.all.peak": max_memory_reserved(g.index),
         "inactive_split_bytes.all.current": pool.bytes_pooled,
         "active.all.current": pool.live,
         "allocation.all.allocated": pool.allocations,
@@ -193,7 +222,7 @@ def memory_summary(device=None, abbreviated: bool = False) -> str:
     s = memory_stats(device)
     if not s:
         return "webgpu: no device has been used yet"
-    rows = [f"webgpu memory on {gpu().name}"]
+    rows = [f"webgpu memory on {gpu(_index(device)).name}"]
     for key, value in s.items():
         amount = f"{value / 2**20:14.2f} MiB" if "bytes" in key else f"{value:14} "
         rows.append(f"  {key:36} {amount}")
@@ -201,15 +230,15 @@ def memory_summary(device=None, abbreviated: bool = False) -> str:
 
 
 def empty_cache() -> None:
-    """Hands pooled blocks back to the driver."""
-    if runtime.is_initialized():
-        gpu().queue.flush()
-        gpu().pool.release_free()
+    """Hands the pooled blocks of all devices back to the driver."""
+    for g in runtime.opened():
+        g.queue.flush()
+        g.pool.release_free()
 
 
 def mem_get_info(device=None) -> tuple[int, int]:
     """(free, total) as far as WebGPU lets anyone know: see `get_device_properties().total_memory`."""
-    total = gpu().total_memory
+    total = gpu(_index(device)).total_memory
     return max(total - memory_reserved(device), 0), total
 
 
@@ -278,7 +307,8 @@ def module() -> types.ModuleType:
 def register() -> None:
     """Makes `webgpu` a device type of this process."""
     _setup_privateuseone_for_python_backend(T.NAME, backend_module=module(), hook=_Hooks(), device_guard=Guard())
-    T.DEVICE = torch.device(T.NAME, 0)
+    if os.environ.get("LOCAL_RANK", "0") != "0":  # see `adapters.first_index`
+        current.observe()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
 

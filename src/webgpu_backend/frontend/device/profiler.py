@@ -58,7 +58,8 @@ class _Launches(list):
 
 
 class profile:
-    """Times what runs inside: `with torch.webgpu.profiler.profile() as prof: ...; print(prof.table())`.
+    """Times what runs inside, on the current device:
+    `with torch.webgpu.profiler.profile() as prof: ...; print(prof.table())`.
 
     Each dispatch gets a pass of its own while this is active, so gaps between kernels are longer than usual; the
     kernels' own times are what they are.
@@ -70,7 +71,7 @@ class profile:
     def __enter__(self):
         from ...runtime.clock import Clock
 
-        g = gpu()
+        g = self._gpu = gpu()
         if g.queue.recording is not None:
             raise RuntimeError("webgpu: a recording or a profile is active already")
         g.queue.synchronize()
@@ -82,7 +83,7 @@ class profile:
         return self
 
     def __exit__(self, *exc):
-        queue = gpu().queue
+        queue = self._gpu.queue
         with queue.lock:
             queue._end_pass()
             queue.clock = queue.recording = None

@@ -3,13 +3,15 @@
 torch makes generators in C++ for its own devices only, so ours is a CPU generator whose stream is a Philox state.
 """
 
+from collections.abc import Sequence
 from struct import pack, unpack
 
 import torch
 
 from ... import tensor as T
-from ...ops.random.streams import DEFAULT, STREAMS, fresh_seed
+from ...ops.random.streams import STREAMS, default, fresh_seed, restart_all
 from ...plan import Philox
+from ...runtime import gpu as runtime
 from .constructors import by_device, is_ours
 
 _Base = torch._C.Generator
@@ -20,6 +22,8 @@ class WebGPUGenerator(_Base):
 
     def __init__(self, device=None, philox: Philox | None = None):
         self.philox = philox or Philox()
+        index = None if device is None else torch.device(device).index
+        self.index = runtime.current() if index is None else index
         STREAMS[self._cdata] = self.philox
 
     def __new__(cls, device=None, philox=None):
@@ -27,7 +31,7 @@ class WebGPUGenerator(_Base):
 
     @property
     def device(self) -> torch.device:
-        return T.DEVICE
+        return torch.device(T.NAME, self.index)
 
     def manual_seed(self, seed: int) -> "WebGPUGenerator":
         self.philox.restart(_checked(seed))
@@ -61,7 +65,7 @@ class WebGPUGenerator(_Base):
         return self
 
     def clone_state(self) -> "WebGPUGenerator":
-        return WebGPUGenerator().set_state(self.get_state())
+        return WebGPUGenerator(self.device).set_state(self.get_state())
 
     graphsafe_get_state = clone_state
 
@@ -72,14 +76,14 @@ class WebGPUGenerator(_Base):
         return cpu_twin(self.philox)
 
     def __reduce__(self):
-        return _restore, (self.get_state(),)
+        return _restore, (self.get_state(), self.index)
 
     def __repr__(self):
-        return "<torch.Generator device=webgpu:0>"
+        return f"<torch.Generator device={self.device}>"
 
 
-def _restore(state: torch.Tensor) -> WebGPUGenerator:
-    return WebGPUGenerator().set_state(state)
+def _restore(state: torch.Tensor, index: int = 0) -> WebGPUGenerator:
+    return WebGPUGenerator(torch.device(T.NAME, index)).set_state(state)
 
 
 def cpu_twin(philox: Philox) -> torch.Generator:
@@ -96,57 +100,97 @@ def _checked(seed) -> int:
 
 
 def _make(device="cpu"):
-    return WebGPUGenerator() if is_ours(device) else NotImplemented
+    return WebGPUGenerator(device) if is_ours(device) else NotImplemented
 
 
 # -- torch.webgpu
 
-default_generator = WebGPUGenerator(philox=DEFAULT)
-default_generators = (default_generator,)
+
+class _Generators(Sequence):
+    """The generators of the devices, each made when it is asked for."""
+
+    def __init__(self):
+        self._made: dict[int, WebGPUGenerator] = {}
+
+    def __len__(self) -> int:
+        from . import module
+
+        return module.device_count()
+
+    def __getitem__(self, index: int) -> WebGPUGenerator:
+        if index not in self._made:
+            if not 0 <= index < len(self):
+                raise IndexError(f"webgpu: there are {len(self)} devices, no device {index}")
+            self._made[index] = WebGPUGenerator(torch.device(T.NAME, index), default(index))
+        return self._made[index]
+
+
+default_generators = _Generators()
+
+
+def _generator(device) -> WebGPUGenerator:
+    """Of a device in any of its spellings."""
+    index = device if isinstance(device, int) else torch.device(device).index
+    return default_generators[runtime.current() if index in (None, -1) else index]
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the device's generator; `torch.manual_seed` does so too."""
-    default_generator.manual_seed(seed)
+    """Seeds the generator of the current device."""
+    _generator(T.NAME).manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seeds the generators of all devices; `torch.manual_seed` does so too."""
+    restart_all(_checked(seed))
+    for generator in list(default_generators._made.values()):
+        generator.manual_seed(seed)
 
 
 def seed() -> None:
-    """Seeds the device's generator with a random number."""
-    default_generator.seed()
+    """Seeds the current device's generator with a random number."""
+    _generator(T.NAME).seed()
+
+
+def seed_all() -> None:
+    """Seeds the generators of all devices with one random number."""
+    manual_seed_all(fresh_seed())
 
 
 def initial_seed() -> int:
-    return default_generator.initial_seed()
+    return _generator(T.NAME).initial_seed()
 
 
 def get_rng_state(device=T.NAME) -> torch.Tensor:
-    return default_generator.get_state()
+    return _generator(device).get_state()
 
 
 def set_rng_state(new_state: torch.Tensor, device=T.NAME) -> None:
-    default_generator.set_state(new_state)
+    _generator(device).set_state(new_state)
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    return [get_rng_state()]
+    return [generator.get_state() for generator in default_generators]
 
 
 def set_rng_state_all(new_states) -> None:
-    for state in new_states:
-        set_rng_state(state)
+    for i, state in enumerate(new_states):
+        set_rng_state(state, i)
 
 
 def fork_rng(devices=None, enabled: bool = True):
-    """Context manager: the generator's state is what it was, afterwards."""
-    return torch.random.fork_rng([0] if devices is None else devices, enabled, device_type=T.NAME)
+    """Context manager: the generators' states are what they were, afterwards; all of them, or those of the devices that
+    are named."""
+    devices = range(len(default_generators)) if devices is None else devices
+    return torch.random.fork_rng(devices, enabled, device_type=T.NAME)
 
 
 PUBLIC = {
     each.__name__: each
     for each in (
-        manual_seed, seed, initial_seed, get_rng_state, set_rng_state, get_rng_state_all, set_rng_state_all, fork_rng,
+        manual_seed, manual_seed_all, seed, seed_all, initial_seed, get_rng_state, set_rng_state, get_rng_state_all,
+        set_rng_state_all, fork_rng,
     )
-} | {"default_generators": default_generators, "manual_seed_all": manual_seed, "seed_all": seed}  # fmt: skip
+} | {"default_generators": default_generators}  # fmt: skip
 
 
 def generator(base: type) -> type:

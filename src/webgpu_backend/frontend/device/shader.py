@@ -9,7 +9,9 @@ import torch
 from ... import tensor as T
 from ...kernels.layout import spread
 from ...plan import launch
+from ...plan.places import elsewhere, moved
 from ...program import Program, Step, Window
+from ...runtime import gpu as runtime
 from ...runtime.gpu import gpu
 
 _BINDING = re.compile(r"@group\((\d+)\)\s*@binding\((\d+)\)\s*var\s*<\s*(\w+)\s*(?:,\s*(\w+)\s*)?>\s*(\w+)")
@@ -35,6 +37,8 @@ class Kernel:
     def __call__(self, *args, threads: int | tuple[int, ...] | None = None) -> None:
         """`threads`: how many invocations are wanted, at least, per dimension; by default the elements of the first
         tensor. Whole workgroups run, so the shader checks its bounds."""
+        if runtime.several and (other := elsewhere(args, {}, self.__name__)) is not None:
+            return moved(self, other, args, {"threads": threads})
         tensors, numbers = args[: len(self.names)], args[len(self.names) :]
         if len(args) != len(self.names) + len(self.fields):
             raise TypeError(
@@ -81,7 +85,7 @@ class Kernel:
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"{self.__name__}(): {name} must be a tensor, got {type(tensor).__name__}")
         if tensor.device.type != T.NAME:
-            raise RuntimeError(f"{self.__name__}(): {name} is on {tensor.device}, expected {T.DEVICE}")
+            raise RuntimeError(f"{self.__name__}(): {name} is on {tensor.device}, expected {T.here()}")
         if not tensor.numel():
             return None
         if not tensor.is_contiguous() or tensor.storage_offset():

@@ -50,7 +50,7 @@ def new(original):
             return original(cls, *args, **kwargs)
         first = args[0] if args else 0
         data = None if isinstance(first, int) else torch.tensor(list(first), dtype=torch.uint8)
-        tensor = T.empty((first if data is None else data.numel(),), torch.uint8)
+        tensor = torch.empty((first if data is None else data.numel(),), dtype=torch.uint8, device=device)
         if data is not None:
             tensor.copy_(data)
         return tensor.untyped_storage()
@@ -68,7 +68,7 @@ def item(original):
         start, stop, step = args[0].indices(self.nbytes())
         if step != 1:
             raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
-        whole = T.empty((0,), torch.uint8).set_(self)
+        whole = torch.empty((0,), dtype=torch.uint8, device=self.device).set_(self)
         return whole[start : max(start, stop)].clone().untyped_storage()
 
     return __getitem__

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 
 from ... import tensor as T
+from ...plan.places import placed
 from .sparse import refusal
 
 aten = torch.ops.aten
@@ -24,9 +25,9 @@ def register(library: torch.library.Library) -> None:
         op = getattr(aten, name).default
         library.impl(op, _of_the_cpu(op), _KEY)
     for name, kernel in _KERNELS.items():
-        library.impl(name, kernel, _KEY)
-    library.impl("_to_sparse_csr", _to_rows, "PrivateUse1")
-    library.impl("_to_sparse_csc", _to_columns, "PrivateUse1")
+        library.impl(name, placed(kernel, name), _KEY)
+    library.impl("_to_sparse_csr", placed(_to_rows, "_to_sparse_csr"), "PrivateUse1")
+    library.impl("_to_sparse_csc", placed(_to_columns, "_to_sparse_csc"), "PrivateUse1")
 
 
 def _of_the_cpu(op):
@@ -43,13 +44,13 @@ def coordinates(matrix: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Te
     if matrix.dim() != 2 or not (by_rows or matrix.layout is torch.sparse_csc) or matrix.dense_dim():
         raise refusal(f"{matrix.layout} (batches, blocks)", name)
     ends, inner = _indices(matrix)
-    outer = torch.arange(len(ends) - 1, device=T.DEVICE).repeat_interleave(ends.diff(), output_size=len(inner))
+    outer = torch.arange(len(ends) - 1, device=T.here()).repeat_interleave(ends.diff(), output_size=len(inner))
     return (outer, inner.long(), matrix.values()) if by_rows else (inner.long(), outer, matrix.values())
 
 
 def _to_dense(self, dtype=None, masked_grad=None):
     rows, columns, values = coordinates(self, "aten::_to_dense")
-    out = torch.zeros(self.shape, dtype=dtype or values.dtype, device=T.DEVICE)
+    out = torch.zeros(self.shape, dtype=dtype or values.dtype, device=T.here())
     return out.index_put_((rows, columns), values.to(out.dtype), accumulate=True)
 
 
@@ -61,7 +62,7 @@ def _mm(self, mat2):
             f"mat1 and mat2 shapes cannot be multiplied ({self.shape[0]}x{self.shape[1]} and "
             f"{mat2.shape[0]}x{mat2.shape[1]})"
         )
-    out = torch.zeros((self.shape[0], mat2.shape[1]), dtype=mat2.dtype, device=T.DEVICE)
+    out = torch.zeros((self.shape[0], mat2.shape[1]), dtype=mat2.dtype, device=T.here())
     if _is(self):
         rows, columns, values = coordinates(self, "aten::mm")
         return out.index_add_(0, rows, mat2.index_select(0, columns) * values.unsqueeze(1))
@@ -136,7 +137,7 @@ def _compressed(self, dense_dim, layout):
     by_rows = layout is torch.sparse_csr
     outer, inner = (self if by_rows else self.T).nonzero().unbind(1)
     count = self.shape[0 if by_rows else 1]
-    ends = torch.zeros(count + 1, dtype=torch.int64, device=T.DEVICE)
+    ends = torch.zeros(count + 1, dtype=torch.int64, device=T.here())
     ends[1:] = torch.bincount(outer, minlength=count).cumsum(0)
     values = self[outer, inner] if by_rows else self[inner, outer]
     return torch.sparse_compressed_tensor(ends, inner, values, self.shape, layout=layout, check_invariants=False)

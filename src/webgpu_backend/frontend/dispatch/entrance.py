@@ -3,6 +3,7 @@
 import torch
 
 from ...runtime import collection
+from ...runtime import gpu as runtime
 from .. import first_use
 
 _libraries: list[torch.library.Library] = []  # live as long as their registrations
@@ -37,8 +38,13 @@ def _dense(op, *args, **kwargs):
 
 
 def _run(op, args, kwargs):
+    from ...plan.places import elsewhere, moved
     from .fallback import boxed, native
 
+    if runtime.several or kwargs.get("device") is not None:
+        other = elsewhere(args, kwargs, op.name().removeprefix("aten::"))
+        if other is not None:
+            return moved(_run, other, (op, args, kwargs), {})
     # A kernel may have been registered since torch looked for one.
     return op(*args, **kwargs) if native(op) else boxed(op, *args, **kwargs)
 

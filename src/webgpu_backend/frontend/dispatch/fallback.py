@@ -14,7 +14,7 @@ from ... import env
 from ... import tensor as T
 from ...dtypes import Unsupported
 from ...ops.pointwise.elementwise import resize_output
-from ...ops.random.streams import DEFAULT, STREAMS
+from ...ops.random.streams import STREAMS, default
 from ..device.rng import cpu_twin
 from . import counts, outs
 
@@ -200,7 +200,7 @@ def on_cpu(op, *args, **kwargs):
     cpu_kwargs = tree_map(to_cpu, kwargs)
     _wrap_numbers(op, cpu_args)
     if _draws(op) and not any(isinstance(x, torch._C.Generator) for x in (*cpu_args, *cpu_kwargs.values())):
-        cpu_kwargs["generator"] = cpu_twin(DEFAULT)  # the device's seed decides, not the CPU's
+        cpu_kwargs["generator"] = cpu_twin(default())  # the device's seed decides, not the CPU's
     result = op(*cpu_args, **cpu_kwargs)  # arguments that torch itself refuses raise here, in every mode
     if _forbidden(op):
         raise FallbackError(

@@ -35,13 +35,13 @@ def _known(tensor: torch.Tensor) -> torch.Tensor:
 
 @custom("empty.memory_format")
 def empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
-    check_made(size, layout, device)
+    check_made(size, layout)
     return _known(T.empty(size, _dtype(dtype), strides_for(size, memory_format)))
 
 
 @custom("empty_strided")
 def empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
-    check_made((), layout, device)
+    check_made((), layout)
     return _known(T.empty(size, _dtype(dtype), stride))
 
 

@@ -23,12 +23,18 @@ from ...ops.table import (
 )  # fmt: skip
 from ...plan import Operator
 from ...plan.forms import pattern_of, short_form
+from ...plan.places import elsewhere, moved
+from ...runtime import gpu as runtime
 from ...runtime.errors import BindingTooLarge
 from ..first_use import LIBRARIES
 from . import autocast, compressed, fallback, oversize, sparse, subclasses
 from .outs import check_dtypes
 
 _libraries: dict[str, torch.library.Library] = {}  # by namespace
+
+
+def aten_name(overload) -> str:
+    return overload.name().removeprefix("aten::")
 
 
 def implement(overload, kernel, key: str = "PrivateUse1", **options) -> None:
@@ -103,8 +109,11 @@ def register_custom(entry: Custom, overload) -> None:
 
 def _guarded(overload, call):
     """A kernel may refuse a dtype: the next tier takes the call."""
+    name = aten_name(overload)
 
     def kernel(*args, **kwargs):
+        if runtime.several and (other := elsewhere(args, kwargs, name)) is not None:
+            return moved(kernel, other, args, kwargs)
         try:
             return call(*args, **kwargs)
         except Unsupported:
@@ -120,9 +129,11 @@ def _guarded_composite(overload, call):
     gradient, and below it the composite's parts are on the device.
     """
 
-    composite = overload.has_kernel_for_dispatch_key(_COMPOSITE)
+    composite, name = overload.has_kernel_for_dispatch_key(_COMPOSITE), aten_name(overload)
 
     def kernel(*args, **kwargs):
+        if runtime.several and (other := elsewhere(args, kwargs, name)) is not None:
+            return moved(kernel, other, args, kwargs)
         try:
             if composite and (forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()):
                 raise Unsupported("webgpu: tangents and transforms go through what torch knows")
@@ -130,7 +141,7 @@ def _guarded_composite(overload, call):
                 raise Unsupported("webgpu: sparse tensors have kernels for the composite's parts")
             return call(*args, **kwargs)
         except (Unsupported, BindingTooLarge) as error:
-            if isinstance(error, BindingTooLarge) and oversize.rule_of(overload.name().removeprefix("aten::")):
+            if isinstance(error, BindingTooLarge) and oversize.rule_of(name):
                 return oversize.run(overload, call, error, args, kwargs)
             if not composite:
                 raise
@@ -177,9 +188,11 @@ def _writes(overload) -> tuple[list[str], bool]:
 
 
 def _choice_kernel(choice: Choice, overload, outs: list[str], inplace: bool):
-    pick = choice.pick
+    pick, name = choice.pick, aten_name(overload)
 
     def kernel(*args, **kwargs):
+        if runtime.several and (other := elsewhere(args, kwargs, name)) is not None:
+            return moved(kernel, other, args, kwargs)
         targets = tuple([kwargs.pop(n) for n in outs]) if outs else ()
         try:
             entry, inputs, scalars = pick(*args, **kwargs)
@@ -245,8 +258,11 @@ def _any_arguments(overload, run, plain, named: list, outs: list[str], inplace: 
     defaults = [a.default_value if a.has_default_value() else None for a in named]
     inputs = [n for n in order if n not in spec.scalars]
     simple, n_in, n_all = _in_order(spec, named), len(inputs), len(order)
+    name = aten_name(overload)
 
     def kernel(*args, **kwargs):
+        if runtime.several and (other := elsewhere(args, kwargs, name)) is not None:
+            return moved(kernel, other, args, kwargs)
         try:
             targets = tuple([kwargs.pop(n) for n in outs]) if outs else ()
             values = list(args)

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 
 from ... import tensor as T
+from ...plan.places import placed
 
 aten = torch.ops.aten
 _CPU, _SPARSE_CPU = torch._C.DispatchKey.CPU, torch._C.DispatchKey.SparseCPU
@@ -25,13 +26,13 @@ def register(library: torch.library.Library) -> None:
         op = getattr(aten, name).default
         library.impl(op, _of_the_cpu(op), "SparsePrivateUse1")
     for name, kernel in _KERNELS.items():
-        library.impl(name, kernel, "SparsePrivateUse1")
+        library.impl(name, placed(kernel, name), "SparsePrivateUse1")
     for name in ("_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets"):
         # Strided nested tensors are refused, but autograd asks for these where an exception ends the process.
         op = getattr(aten, name).default
         library.impl(op, partial(op._op_dk, torch._C.DispatchKey.NestedTensorCPU), "NestedTensorPrivateUse1")
-    library.impl("_to_sparse", to_sparse, "PrivateUse1")
-    library.impl("_to_sparse.sparse_dim", to_sparse_dim, "PrivateUse1")
+    library.impl("_to_sparse", placed(to_sparse, "_to_sparse"), "PrivateUse1")
+    library.impl("_to_sparse.sparse_dim", placed(to_sparse_dim, "_to_sparse"), "PrivateUse1")
     for name in ("_to_sparse_bsr", "_to_sparse_bsc"):
         library.impl(name, _refused(f"aten::{name}"), "PrivateUse1")
 
@@ -66,15 +67,15 @@ def _make(sparse_dim, dense_dim, size, indices, values, *, dtype=None, layout=No
           is_coalesced=None):  # fmt: skip
     return aten._sparse_coo_tensor_with_dims_and_tensors.default._op_dk(
         _SPARSE_CPU, sparse_dim, dense_dim, size, indices, values, dtype=dtype or values.dtype, layout=layout,
-        device=T.DEVICE, pin_memory=pin_memory, is_coalesced=is_coalesced,
+        device=T.here(), pin_memory=pin_memory, is_coalesced=is_coalesced,
     )  # fmt: skip
 
 
 @kernel("_sparse_coo_tensor_with_dims")
 def _make_empty(sparse_dim, dense_dim, size, *, dtype=None, layout=None, device=None, pin_memory=None):
     dtype = dtype or torch.get_default_dtype()
-    indices = torch.empty((sparse_dim, 0), dtype=torch.int64, device=T.DEVICE)
-    values = torch.empty((0, *size[sparse_dim:]), dtype=dtype, device=T.DEVICE)
+    indices = torch.empty((sparse_dim, 0), dtype=torch.int64, device=T.here())
+    values = torch.empty((0, *size[sparse_dim:]), dtype=dtype, device=T.here())
     return _make(sparse_dim, dense_dim, size, indices, values, layout=layout)
 
 
@@ -109,7 +110,7 @@ def _to_dense(self, dtype=None, masked_grad=None):
     if not self.sparse_dim():
         out = values.sum(0).to(values.dtype)
     else:
-        out = torch.zeros(self.shape, dtype=values.dtype, device=T.DEVICE)
+        out = torch.zeros(self.shape, dtype=values.dtype, device=T.here())
         if values.numel():
             out.index_put_(tuple(indices.unbind(0)), values, accumulate=True)
     return out if dtype is None else out.to(dtype)
@@ -132,11 +133,11 @@ def _coalesce(self):
     indices, values = self._indices(), self._values()
     if self._nnz() < 2:
         return _with(self, indices, values, coalesced=True)
-    flat = torch.zeros(indices.shape[1], dtype=torch.int64, device=T.DEVICE)
+    flat = torch.zeros(indices.shape[1], dtype=torch.int64, device=T.here())
     for d in range(self.sparse_dim()):
         flat = flat * self.shape[d] + indices[d]
     places, at = torch.unique(flat, return_inverse=True)
-    sums = torch.zeros((len(places), *values.shape[1:]), dtype=values.dtype, device=T.DEVICE).index_add_(0, at, values)
+    sums = torch.zeros((len(places), *values.shape[1:]), dtype=values.dtype, device=T.here()).index_add_(0, at, values)
     kept = []
     for size in reversed(self.shape[: self.sparse_dim()]):
         kept.append(places % size)
@@ -222,7 +223,7 @@ def _mm(self, mat2):
     if self.shape[1] != mat2.shape[0]:
         raise RuntimeError(f"mm: Argument #3: Expected dim 0 size {self.shape[1]}, got {mat2.shape[0]}")
     rows, columns = sparse._indices().unbind(0)
-    out = torch.zeros((self.shape[0], mat2.shape[1]), dtype=sparse.dtype, device=T.DEVICE)
+    out = torch.zeros((self.shape[0], mat2.shape[1]), dtype=sparse.dtype, device=T.here())
     if self.is_sparse:
         return out.index_add_(0, rows, mat2.index_select(0, columns) * self._values().unsqueeze(1))
     return out.index_add_(1, columns, self.index_select(1, rows) * mat2._values())

@@ -11,6 +11,7 @@ from torch.nn import Parameter
 
 from ... import env
 from ... import tensor as T
+from ...runtime import gpu as runtime
 from .. import first_use
 
 tracing = False  # torch derives a graph that only this device will run
@@ -37,9 +38,15 @@ def compile(graph: torch.fx.GraphModule, inputs: list):
 
 
 def concerns(graph: torch.fx.GraphModule, inputs: list) -> bool:
-    """Whether a graph has anything to do on the device; its inputs alone may not tell."""
+    """Whether a graph has anything to do on a device of ours."""
+    return bool(devices(graph, inputs))
+
+
+def devices(graph: torch.fx.GraphModule, inputs: list) -> set[int]:
+    """Those of ours on which a graph has something to do; its inputs alone may not tell."""
     shown = (n.meta.get("example_value") for n in graph.graph.nodes)
-    return any(isinstance(x, torch.Tensor) and x.device.type == T.NAME for x in (*inputs, *shown))
+    found = [x.device for x in (*inputs, *shown) if isinstance(x, torch.Tensor) and x.device.type == T.NAME]
+    return {T.here().index if d.index is None else d.index for d in found}
 
 
 def replayed(graph: torch.fx.GraphModule):
@@ -82,6 +89,9 @@ def fused(original: Callable, graph: torch.fx.GraphModule, inputs: list, kwargs:
     from .inductor import compiling
 
     first_use.complete()
+    where = devices(graph, inputs)
+    if len(where) > 1:  # its code takes memory of one device
+        return compile(graph, inputs)
     as_written = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
     global tracing
     outer, tracing = tracing, True
@@ -103,7 +113,19 @@ def fused(original: Callable, graph: torch.fx.GraphModule, inputs: list, kwargs:
         except Shared:  # torch derives graphs for arguments that are apart
             return otherwise()(*args)
 
-    return call
+    return placed(call, where.pop()) if where else call
+
+
+def placed(call: Callable, index: int) -> Callable:
+    """A function that makes its tensors on that device."""
+
+    def on_its_device(*args):
+        if index == runtime.current():
+            return call(*args)
+        with runtime.on(index):
+            return call(*args)
+
+    return on_its_device
 
 
 # -- where torch.compile finds it
@@ -124,7 +146,7 @@ def by_inductor(graph: torch.fx.GraphModule, inputs: list):
     return fused(original, graph, inputs, {}) if concerns(graph, inputs) else original(graph, inputs)
 
 
-_TRACED = ("integrations/encoder.py", "integrations/torchao.py", "quantized/modules.py")
+_TRACED = ("device/current.py", "integrations/encoder.py", "integrations/torchao.py", "quantized/modules.py")
 
 
 def untraced(trace_rules):

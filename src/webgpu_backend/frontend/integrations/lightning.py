@@ -30,9 +30,16 @@ def register(module):
 
         @staticmethod
         def parse_devices(devices):
-            if devices in (1, "1", "auto", -1, "-1", [0], "0,"):
-                return [0]
-            raise ValueError(f"webgpu: devices={devices!r}: there is one device, webgpu:0")
+            one = [webgpu.current_device()]
+            if devices in (1, "1", "auto", -1, "-1"):
+                return one
+            named = [devices] if isinstance(devices, str) else devices
+            if isinstance(named, list) and len(named) == 1 and str(named[0]).strip(",").isdigit():
+                return [webgpu._index(int(str(named[0]).strip(",")))]
+            raise ValueError(
+                f"webgpu: devices={devices!r}: a process trains on one device, devices=[0] or another number in a "
+                "list; for several take a process for each, by torchrun"
+            )
 
         @staticmethod
         def get_parallel_devices(devices):

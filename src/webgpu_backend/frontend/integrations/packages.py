@@ -23,14 +23,15 @@ def _chosen() -> bool:
         return False
 
 
-# -- safetensors: its Rust code refuses names it does not know, and hands numbers to torch, whose device 0 is ours
+# -- safetensors: its Rust code refuses names it does not know, and hands numbers to torch, whose devices are ours
 
 
 def safe_open(base: type) -> type:
     class ByDevice(type):
         def __call__(cls, filename, framework, device="cpu", **rest):
             named = isinstance(device, torch.device) or str(device).startswith(T.NAME)
-            return base(filename, framework, 0 if named and is_ours(device) else device, **rest)
+            ours = named and is_ours(device)
+            return base(filename, framework, webgpu._index(device) if ours else device, **rest)
 
         def __instancecheck__(cls, instance):
             return isinstance(instance, base)
@@ -87,7 +88,7 @@ def get_max_memory(original):
     def get_max_memory(max_memory=None):
         found = original(max_memory)
         if max_memory is None and not any(isinstance(k, int) for k in found) and "mps" not in found and _chosen():
-            found = {0: webgpu.mem_get_info()[0], **found}
+            found = {**{i: webgpu.mem_get_info(i)[0] for i in range(webgpu.device_count())}, **found}
         return found
 
     return get_max_memory

@@ -13,8 +13,8 @@ import torch
 from ... import tensor as T
 
 
-def _received(host: torch.Tensor, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
-    tensor = host.to(T.NAME)
+def _received(host: torch.Tensor, requires_grad: bool, is_parameter: bool, index: int) -> torch.Tensor:
+    tensor = host.to(torch.device(T.NAME, index))
     return torch.nn.Parameter(tensor, requires_grad) if is_parameter else tensor.requires_grad_(requires_grad)
 
 
@@ -35,15 +35,15 @@ def reduce_tensor(original):
             return original(tensor)  # which says why not
         with torch.no_grad():
             host = _kept(tensor.detach().cpu())
-        return _received, (host, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter))
+        return _received, (host, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter), tensor.device.index)
 
     for kind in (torch.Tensor, torch.nn.Parameter):
         ForkingPickler.register(kind, reduce)
     return reduce
 
 
-def _received_storage(host: torch.Tensor) -> torch.UntypedStorage:
-    return host.to(T.NAME).untyped_storage()
+def _received_storage(host: torch.Tensor, index: int) -> torch.UntypedStorage:
+    return host.to(torch.device(T.NAME, index)).untyped_storage()
 
 
 def reduce_storage(original):
@@ -51,8 +51,8 @@ def reduce_storage(original):
     def reduce(storage):
         if storage.device.type != T.NAME:
             return original(storage)
-        whole = torch.empty(0, dtype=torch.uint8, device=T.NAME).set_(storage)
-        return _received_storage, (_kept(whole.cpu()),)
+        whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        return _received_storage, (_kept(whole.cpu()), storage.device.index)
 
     ForkingPickler.register(torch.UntypedStorage, reduce)
     return reduce

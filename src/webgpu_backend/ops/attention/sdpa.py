@@ -9,7 +9,7 @@ from ...dtypes import Unsupported
 from ...kernels.attention import plans
 from ...kernels.attention.single import MAX_HEAD, Mask, Shape, Strides
 from ...plan import caps, launch, planned
-from ..random.streams import DEFAULT
+from ..random.streams import default
 from ..shape.copy import fill
 from ..table import custom, traced
 
@@ -222,7 +222,7 @@ def _differentiable(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=
 
 def _draw(dropout_p: float):
     """For one call alone: see DROPOUT in the kernels."""
-    return DEFAULT.take(4) if dropout_p else None
+    return default().take(4) if dropout_p else None
 
 
 def _wide_products(query, key, value, attn_mask, is_causal, scale):

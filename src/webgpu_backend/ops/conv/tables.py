@@ -45,15 +45,16 @@ def convolve(plan: Plan, a, b, bias, out, geometry: tuple) -> None:
 def _kept(geometry: tuple) -> tuple[torch.Tensor, torch.Tensor]:
     """The tables for a geometry, made once. Plans hold on to them for as long as they are kept here."""
     global _bytes
-    found = _tables.get(geometry)
+    key = (T.here().index, *geometry)
+    found = _tables.get(key)
     if found is None:
         made = tables(*geometry)
-        found = tuple([constant(lambda t=t: t.to(torch.int32).to(T.DEVICE)) for t in made])
+        found = tuple([constant(lambda t=t: t.to(torch.int32).to(T.here())) for t in made])
         if _bytes > _MOST_BYTES:
             _tables.clear()
             _bytes = 0
         _bytes += 4 * sum(t.numel() for t in found)
-        _tables[geometry] = found
+        _tables[key] = found
     return found
 
 

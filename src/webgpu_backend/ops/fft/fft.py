@@ -82,7 +82,7 @@ def transform(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Tens
 
 
 @lru_cache(maxsize=16)
-def _chirp_spectrum(length: int, padded: int, dtype: torch.dtype, adapter) -> torch.Tensor:
+def _chirp_spectrum(length: int, padded: int, dtype: torch.dtype, adapter, device: int) -> torch.Tensor:
     """The transform of the chirp filter, kept because every call with this length needs it."""
 
     def make():
@@ -100,7 +100,7 @@ def _bluestein(x: torch.Tensor, sizes, forward: bool, scale: float) -> torch.Ten
     rows = outer * inner
     sign = 1.0 if forward else -1.0
     double = x.dtype in _DOUBLE
-    spectrum = _chirp_spectrum(length, padded, x.dtype, caps())
+    spectrum = _chirp_spectrum(length, padded, x.dtype, caps(), T.here().index)
     work = T.empty((rows, padded), x.dtype)
     run(fft.kernel("chirp_in", double, caps()), (x,), (work,), length, inner, padded, sign, 1.0)
     product = T.empty((rows, padded), x.dtype)

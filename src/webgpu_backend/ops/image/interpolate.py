@@ -83,9 +83,9 @@ def _forward(mode, dims, x, output_size, corners, scales, antialias=False):
 
 
 @lru_cache(maxsize=64)
-def _byte_tables(*filter_) -> tuple:
+def _byte_tables(device: torch.device, *filter_) -> tuple:
     lows, weights, taps, bits = interpolate.byte_weights(*filter_)
-    made = [constant(lambda t=t: torch.tensor(t, dtype=torch.int32).to(T.DEVICE)) for t in (lows, weights)]
+    made = [constant(lambda t=t: torch.tensor(t, dtype=torch.int32).to(device)) for t in (lows, weights)]
     return *made, taps, bits
 
 
@@ -98,7 +98,7 @@ def _bytes(mode, x, output_size, corners, scales, antialias):
         if size == outs or not y.numel():
             continue
         scale = _scale(size, outs, corners, scales[dim - 2])
-        low, weight, taps, bits = _byte_tables(mode, size, outs, scale, corners, antialias)
+        low, weight, taps, bits = _byte_tables(T.here(), mode, size, outs, scale, corners, antialias)
         shape = list(y.shape)
         shape[dim] = outs
         out = T.empty(shape, torch.uint8)

@@ -77,7 +77,7 @@ def _bag_of(offsets: torch.Tensor, count: int, bags: int) -> torch.Tensor:
     """For every index, the bag it is in."""
     if not count or not bags:
         return T.empty((0,), offsets.dtype)
-    places = torch.arange(count, dtype=offsets.dtype, device=T.DEVICE)
+    places = torch.arange(count, dtype=offsets.dtype, device=T.here())
     narrow = offsets.dtype is torch.int32
     return torch.searchsorted(offsets[:bags], places, right=True, out_int32=narrow) - 1  # the last of equal starts
 

@@ -79,8 +79,8 @@ def index_put_(self, indices, values, accumulate=False):
         )
     if values.device.type != T.NAME:
         if values.dim():
-            raise RuntimeError(f"expected tensor to be on device {T.DEVICE} but found {values.device}")
-        values = values.to(T.DEVICE)
+            raise RuntimeError(f"expected tensor to be on device {T.here()} but found {values.device}")
+        values = values.to(T.here())
     if expanded(self):
         not_lasting()
         warn_expanded("index_put_", "tensor")

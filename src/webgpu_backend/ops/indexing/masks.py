@@ -81,7 +81,7 @@ def nonzero_columns(mask: torch.Tensor) -> list[torch.Tensor]:
 def nonzero_static(self, *, size, fill_value=-1):
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
-    out = torch.full((self.dim(), size), fill_value, dtype=torch.int64, device=T.DEVICE).t()
+    out = torch.full((self.dim(), size), fill_value, dtype=torch.int64, device=T.here()).t()
     if self.numel() and size and self.dim():
         _Found(self.contiguous()).write(out)
     return out.contiguous()

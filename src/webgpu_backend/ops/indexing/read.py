@@ -138,7 +138,7 @@ def device_indices(self: torch.Tensor, indices) -> list[torch.Tensor | None]:
         if index.device.type != T.NAME:
             if not index.is_cpu:
                 raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor")
-            index = index.to(T.DEVICE)
+            index = index.to(T.here())
         if index.dtype in INDEX_SIZE:
             result.append(index)
             continue
@@ -178,7 +178,7 @@ def flat_mask(self: torch.Tensor, indices):
     if any(self.stride(d) != self.stride(d + 1) * self.shape[d + 1] for d in range(at, end - 1)):
         return None
     if mask.device.type != T.NAME:
-        mask = mask.to(T.DEVICE)
+        mask = mask.to(T.here())
     view = T.as_strided(
         self,
         (*self.shape[:at], mask.numel(), *self.shape[end:]),

@@ -57,7 +57,7 @@ def supported(*args) -> None:
             continue
         if a.device.type != T.NAME:
             raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {T.DEVICE} and "
+                f"Expected all tensors to be on the same device, but found at least two devices, {T.here()} and "
                 f"{a.device}!"
             )
         if a.dtype not in REAL and a.dtype is not torch.int32:

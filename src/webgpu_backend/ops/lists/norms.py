@@ -37,12 +37,12 @@ def foreach_norm(self, ord=2, dtype=None):
 
 
 def _places(starts: list[int]) -> torch.Tensor:
-    key = tuple(starts)
+    key = (T.here().index, *starts)
     found = _starts.get(key)
     if found is None:
         if len(_starts) >= _MOST:
             _starts.clear()
-        found = _starts[key] = constant(lambda: torch.tensor(starts, dtype=torch.int32).to(T.DEVICE))
+        found = _starts[key] = constant(lambda: torch.tensor(starts, dtype=torch.int32).to(T.here()))
     return found
 
 

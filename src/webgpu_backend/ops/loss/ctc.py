@@ -53,8 +53,8 @@ def _ready(log_probs, targets, steps, labels, blank, zero_infinity):
     for row, n in enumerate(labels):
         starts.append(row * targets.shape[1] if targets.dim() == 2 else place)
         place += n
-    lengths = torch.tensor([*steps, *labels, *starts], dtype=torch.int32).to(T.DEVICE)
-    wanted = targets.to(T.DEVICE, torch.int32).contiguous()
+    lengths = torch.tensor([*steps, *labels, *starts], dtype=torch.int32).to(T.here())
+    wanted = targets.to(T.here(), torch.int32).contiguous()
     if not wanted.numel():
         wanted = fill(T.empty((1,), torch.int32), 0)
     sizes = ctc.Sizes(*log_probs.shape, 2 * max(labels) + 1, blank, zero_infinity, log_probs.dtype is torch.float64)

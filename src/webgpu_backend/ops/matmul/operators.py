@@ -299,7 +299,7 @@ def _composite_linear(input, weight, bias):
     return product if bias is None else product + bias
 
 
-_ones: dict[torch.dtype, torch.Tensor] = {}
+_ones: dict[tuple, torch.Tensor] = {}  # by device and dtype
 
 
 def column_sums(grad: torch.Tensor) -> torch.Tensor:
@@ -321,9 +321,10 @@ def column_sums(grad: torch.Tensor) -> torch.Tensor:
 
 def one_of(dtype: torch.dtype) -> torch.Tensor:
     """A single one, read with stride 0 as a vector of ones."""
-    found = _ones.get(dtype)
+    key = (T.here().index, dtype)
+    found = _ones.get(key)
     if found is None:
-        found = _ones[dtype] = constant(lambda: fill(T.empty((1,), dtype), 1))
+        found = _ones[key] = constant(lambda: fill(T.empty((1,), dtype), 1))
     return found
 
 

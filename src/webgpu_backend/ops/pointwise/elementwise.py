@@ -10,7 +10,7 @@ from ...kernels.layout import View, contiguous_strides, numel
 from ...kernels.pointwise import elementwise
 from ...plan import cache, caps, launch, run
 from ...plan.forms import Pattern, short_form
-from ...plan.run import NUMBERS, execute
+from ...plan.run import NUMBERS, execute, place
 from ...program import Plan
 from ...runtime.errors import BindingTooLarge
 from ..overlap import no_internal_overlap, no_partial_overlap
@@ -67,6 +67,7 @@ class Elementwise:
             tuple([_key(o) for o in outs]),
             tuple(aliases),
             tuple([T.owns_tail(o) for o in outs]),
+            place(),
         )
         plan = self.written_plans.get(key)
         if plan is None:
@@ -82,7 +83,7 @@ class Elementwise:
     def general(self, *args):
         """Any inputs: numbers, tensors of the CPU without dimensions, tensors without elements or too large."""
         inputs, scalars = self.split_args(args)
-        key = tuple([_key(x) for x in inputs])
+        key = (*[_key(x) for x in inputs], place())
         plan = self.plans.get(key)
         if plan is None:
             plan = self.plan(self.plans, key, inputs)
@@ -291,6 +292,7 @@ class Calls:
 
     def __init__(self, run: Elementwise, inplace: bool = False, refused=None, more=None):
         self.run = run
+        self.name = run.aten
         self.inplace = inplace
         self.plans = run.written_plans if inplace else run.plans
         self.refused = refused

@@ -15,7 +15,7 @@ from ...runtime.errors import BindingTooLarge
 from ..reduce.reduction import Reduction
 from ..shape.copy import dense, device_copy
 from ..table import binary, custom
-from .streams import DEFAULT, stream
+from .streams import default, stream
 
 
 def _whole(tensor: torch.Tensor) -> bool:
@@ -50,7 +50,7 @@ def draw(name: str, out: torch.Tensor, generator, params: bytes = b"", inputs: t
 
 def _each(parameter: torch.Tensor, shape) -> torch.Tensor:
     """A parameter per element as kernels read it: float32, contiguous, from the start of a buffer."""
-    parameter = parameter.to(T.DEVICE, torch.float32).expand(shape).contiguous()
+    parameter = parameter.to(T.here(), torch.float32).expand(shape).contiguous()
     return parameter.clone() if parameter.storage_offset() else parameter
 
 
@@ -356,7 +356,7 @@ def native_dropout(input, p, train):
         input = input.clone()  # its dimensions stay in their order
     strides = input.stride()
     out, mask = T.empty(input.shape, input.dtype, strides), T.empty(input.shape, torch.bool, strides)
-    n, dtype, taken = input.numel(), T.dtype_of(input), DEFAULT.take(input.numel())
+    n, dtype, taken = input.numel(), T.dtype_of(input), default().take(input.numel())
     try:
         launch(distributions.plan_dropout(dtype, n, input.storage_offset(), p, caps()), input, out, mask, draw=taken)
     except BindingTooLarge:

@@ -10,6 +10,7 @@ from ...kernels.layout import order_by
 from ...kernels.pointwise.elementwise import Spec
 from ...plan import cache
 from ...plan.forms import Pattern, short_form
+from ...plan.places import on, several
 from ...plan.run import execute
 from ...runtime.errors import BindingTooLarge
 from ..overlap import expanded, no_internal_overlap, once
@@ -191,6 +192,17 @@ def from_host(source: torch.Tensor, target: torch.Tensor) -> None:
     device_copy(fresh, target)
 
 
+def between(source: torch.Tensor, target: torch.Tensor) -> None:
+    """From one device to another, by way of the host. Dtypes are converted where that moves fewer bytes."""
+    dtype = source.dtype if source.element_size() <= target.element_size() else target.dtype
+    source = source.to(dtype)
+    host = torch.empty(source.shape, dtype=dtype)
+    with on(source.device.index):
+        to_host(source, host)
+    with on(target.device.index):
+        from_host(host if host.shape == target.shape else host.expand(target.shape), target)
+
+
 @custom("_copy_from", writes=("dst",), returns=("dst",), conj="direct")
 def copy_from(self, dst, non_blocking=False):
     if not isinstance(self, torch.Tensor):
@@ -201,7 +213,10 @@ def copy_from(self, dst, non_blocking=False):
             self = self.cpu()
         from_host(self if self.shape == dst.shape else self.expand(dst.shape), dst)
     elif dst.device.type == T.NAME:
-        device_copy(self, dst)
+        if self.device.index == dst.device.index:
+            device_copy(self, dst)
+        else:
+            between(self, dst)
     elif dst.is_cpu:
         to_host(self, dst)
     else:
@@ -281,9 +296,21 @@ def lazy_clone(self):
     return clone(self)
 
 
+def _leaves(tensor: torch.Tensor, device: torch.device | None) -> bool:
+    """Whether a copy to this device goes to another one than the tensor's."""
+    named = several() and device is not None and device.type == T.NAME and tensor.device.type == T.NAME
+    return named and tensor.device.index != (T.here().index if device.index is None else device.index)
+
+
 @custom("_to_copy", conj="direct")
 def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
     """Registered because torch's own would pin the host's memory for a copy that need not be waited for."""
+    if _leaves(self, device):
+        out = torch.empty_strided(
+            self.shape, like_strides(self, memory_format), dtype=dtype or self.dtype, device=device
+        )
+        between(self, out)
+        return out
     if device is None and layout is None and dtype in T.STORED and self.dtype in T.STORED and not _marked(self):
         return _copied(self, dtype, memory_format)  # a cast
     if device is not None and device.type == "cpu" and _as_it_lies(self, dtype, memory_format):
@@ -359,7 +386,7 @@ class _Fills(Into):
     """Calls of `fill_`, whose number is a parameter of the kernel rather than a part of the plan."""
 
     def __init__(self):
-        self.plans = cache.table("fill_")
+        self.plans, self.name = cache.table("fill_"), "fill_"
 
     def _general(self, args: tuple):
         return fill(*args)

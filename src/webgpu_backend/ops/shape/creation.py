@@ -68,14 +68,12 @@ def _arange(start, end, step, dtype):
 
 
 def _filled(size, dtype: torch.dtype, layout, device, value) -> torch.Tensor:
-    check_made(size, layout, device)
+    check_made(size, layout)
     return fill(T.empty(size, dtype), value)
 
 
-def check_made(size, layout, device) -> None:
+def check_made(size, layout) -> None:
     """Raises what torch raises for a tensor that cannot be made."""
-    if device is not None and device.index:
-        raise RuntimeError(f"webgpu: invalid device ordinal {device.index}: there is one device, webgpu:0")
     if layout is not None and layout is not torch.strided:
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
     for s in size:
@@ -104,7 +102,7 @@ def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=N
 @custom("scalar_tensor", planned=False)
 def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=None):
     """A number too large for its dtype is infinite here, as on the CPU, where `full` refuses it."""
-    check_made((), layout, device)
+    check_made((), layout)
     host = torch.scalar_tensor(s, dtype=dtype)
     return fill(T.empty((), host.dtype), host.item())
 
@@ -297,7 +295,7 @@ def _kaiser(length: int, periodic: bool, beta: float, dtype, layout, device) -> 
         raise RuntimeError("kaiser_window requires non-negative window_length")
     if not (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError(f"kaiser_window expects floating point dtypes, got: {dtype}")
-    check_made((length,), layout, device)
+    check_made((length,), layout)
     if length < 2:
         return fill(T.empty((length,), dtype), 1)
     last = length if periodic else length - 1

@@ -83,7 +83,7 @@ def arange(overload, *bounds, **options):
     if count <= per:
         return NotImplemented
     if not all(isinstance(b, int) for b in (start, step)):
-        places = torch.arange(0, count, 1, dtype=torch.int64, device=T.DEVICE)
+        places = torch.arange(0, count, 1, dtype=torch.int64, device=T.here())
         return (places * step + start).to(options["dtype"])
     made = [
         torch.arange(start + first * step, start + min(first + per, count) * step, step, **options)

@@ -68,7 +68,7 @@ def planned(call: Callable, mutated: tuple, uploads: tuple, constants: Callable[
         if fixed is None:
             fixed = [constant(lambda c=c: c) for c in constants() if T.is_ours(c) and c.numel()]
         for i in uploads:
-            args[i] = args[i].to(_UPLOADED.get(args[i].dtype, args[i].dtype)).to(T.DEVICE)
+            args[i] = args[i].to(_UPLOADED.get(args[i].dtype, args[i].dtype)).to(T.here())
         given = tuple(args)
         args.clear()
         return run(*given)

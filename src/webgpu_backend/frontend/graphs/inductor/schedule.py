@@ -116,7 +116,7 @@ class Wrapper(PythonWrapperCodegen):
 
 
 class Overrides(DeviceOpOverrides):
-    """There is one device and one queue."""
+    """A graph is for one device, which is the current one when it runs: see `backend.fused`."""
 
     def device_guard(self, device_idx: int) -> str:
         return "torch._ops.contextlib.nullcontext()"
@@ -161,7 +161,10 @@ class Interface(DeviceInterface):
 
     @staticmethod
     def exchange_device(index: int) -> int:
-        return 0
+        before = module.current_device()
+        if index >= 0:
+            module.set_device(index)
+        return before
 
     maybe_exchange_device = exchange_device
 
@@ -179,7 +182,7 @@ class Interface(DeviceInterface):
 
     @staticmethod
     def memory_allocated(device=None) -> int:
-        return module.memory_allocated()
+        return module.memory_allocated(device)
 
 
 def register() -> None:

@@ -1,0 +1,47 @@
+"""Several devices in one process, in processes of their own: two of this machine's one adapter, by WEBGPU_DEVICES."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str, **environment: str) -> str:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600,
+                          env={**inherited, "WEBGPU_DEVICES": "2", **environment})  # fmt: skip
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+    return done.stdout
+
+
+def test_two_devices():
+    assert " passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/device/_two_devices.py")
+
+
+# Which device is opened first, and is alone for a while, must not matter.
+FIRST = """
+import torch
+{first}
+x = torch.arange(4.0, device="webgpu")
+assert x.device.index == {index}, x.device
+y = torch.tensor([1.0], device="webgpu") + torch.ones(1).to("webgpu")
+assert y.device.index == torch.webgpu.current_device() == {index}
+assert (x * 2 + y).tolist() == [2.0, 4.0, 6.0, 8.0] and torch.rand(3, device="webgpu").device.index == {index}
+for other in (0, 1):
+    z = torch.arange(4.0, device=f"webgpu:{{other}}")
+    assert z.device.index == other and (z * 2).tolist() == [0.0, 2.0, 4.0, 6.0]
+assert (x * 2 + y).tolist() == [2.0, 4.0, 6.0, 8.0] and (x + 1).device.index == {index}
+"""
+
+
+@pytest.mark.parametrize(
+    "first, index, rank",
+    [("torch.webgpu.set_device(1)", 1, ""), ("", 1, "1"), ("torch.webgpu.set_device(0)", 0, "1"),
+     ("torch.ones(1, device='webgpu:1')", 0, ""), ("torch.webgpu.set_device(3)", 1, "3")],
+)  # fmt: skip
+def test_the_first_device(first, index, rank):
+    run("-c", FIRST.format(first=first, index=index), LOCAL_RANK=rank)
