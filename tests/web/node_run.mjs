@@ -1,6 +1,7 @@
 // Runs an exported model under Node, with Dawn: node node_run.mjs <folder of the npm package webgpu> <site> <calls.json>
 //
-// calls.json is a list of {function, inputs: {name: numbers, or {bits: of halves}}, repeat}; the outputs are printed as JSON.
+// calls.json is a list of {function, inputs: {name: numbers, or {bits: of halves}}, repeat, fails}; the outputs are printed as
+// JSON, and the error of a call that `fails`.
 import { writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
@@ -26,10 +27,15 @@ const plain = (data) => Array.from(data, (x) => (typeof x === "bigint" ? Number(
 try {
   const model = await load(pathToFileURL(path.join(site, "model.json")), { gpu, fetch: read, prefer: process.env.WEB_CLASS || undefined });
   const found = [];
-  for (const { function: name, inputs, repeat = 1 } of JSON.parse(await readFile(calls, "utf8"))) {
+  for (const { function: name, inputs, repeat = 1, fails } of JSON.parse(await readFile(calls, "utf8"))) {
     for (let i = 0; i < repeat; i++) {
       for (const [key, value] of Object.entries(inputs)) if (value.bits) inputs[key] = Uint16Array.from(value.bits);
-      const outputs = await (name ? model.call(name, inputs) : model.run(inputs));
+      const running = name ? model.call(name, inputs) : model.run(inputs);
+      if (fails) {
+        found.push(await running.then(() => ({}), ({ code, message }) => ({ code, error: message })));
+        continue;
+      }
+      const outputs = await running;
       found.push(Object.fromEntries(Object.entries(outputs).map(([key, data]) => [key, plain(data)])));
     }
   }

@@ -51,16 +51,17 @@ def test_what_a_page_is_told(tmp_path):
     """A missing input, a wrong one, and an index that only the kernel sees."""
     table = torch.randn(10, 4, device=DEVICE)
     site = exported(tmp_path, lambda index: table[index], (torch.zeros(3, dtype=torch.int64),))
-    (found,) = dawn.calls(site, {"inputs": {"index": [0, 9, -1]}})
-    close(found["output"], table[[0, 9, 9]], 0)
-    for index, code, words in [
-        ([0, 10, 1], "index", "Index 10 is out of bounds for dimension 0 with size 10"),
-        ([0, 1], "input", "has 2 elements"),
-    ]:
-        answer = dawn.answer(site, {"inputs": {"index": index}})
-        assert answer.get("code") == code and words in answer["error"], answer
-    assert dawn.answer(site, {"inputs": {}})["code"] == "input"
-    assert dawn.answer(site, {"inputs": {"index": [0, 1, 2], "other": [1]}})["code"] == "input"
+    wrong = [
+        ({"index": [0, 10, 1]}, "index", "Index 10 is out of bounds for dimension 0 with size 10"),
+        ({"index": [0, 1]}, "input", "has 2 elements"),
+        ({}, "input", "index is missing"),
+        ({"index": [0, 1, 2], "other": [1]}, "input", "no input other"),
+    ]
+    calls = [{"inputs": inputs, "fails": True} for inputs, *_ in wrong]
+    *told, found = dawn.answer(site, *calls, {"inputs": {"index": [0, 9, -1]}})["outputs"]
+    for (_, code, words), one in zip(wrong, told):
+        assert one.get("code") == code and words in one["error"], one
+    close(torch.tensor(found["output"]), table[[0, 9, 9]], 0)  # the model can still be used
 
 
 @pytest.mark.parametrize("change, code", [(b"\x01", "damaged"), (b"", "damaged"), (None, "network")])
@@ -191,12 +192,13 @@ def test_sizes_are_chosen_by_the_page(tmp_path):
         {"tokens": torch.randint(0, 11, shape), "scale": torch.randn(shape[0], 1)}
         for shape in [(1, 1), (3, 9), (2, 4), (1, 7), (2, 9), (1, 1)]
     ]
-    for inputs, found in zip(given, dawn.calls(tmp_path / "site", *[{"inputs": i} for i in given])):
+    wrong = [{"inputs": {"tokens": tokens, "scale": [1.0]}, "fails": True} for tokens in ([1] * 10, [])]
+    answer = dawn.answer(tmp_path / "site", *wrong, *[{"inputs": i} for i in given])
+    told, answer["outputs"] = answer["outputs"][:2], answer["outputs"][2:]
+    assert all(one["code"] == "input" and "from 1 to 9" in one["error"] for one in told), told
+    for inputs, found in zip(given, dawn.tensors(answer)):
         for name, value in model(**inputs).items():
             close(found[name], value)
-    for tokens, words in [([1] * 10, "from 1 to 9"), ([], "from 1 to 9")]:
-        answer = dawn.answer(tmp_path / "site", {"inputs": {"tokens": tokens, "scale": [1.0]}})
-        assert answer.get("code") == "input" and words in answer["error"], answer
 
 
 def halves(bits: torch.Tensor) -> torch.Tensor:
