@@ -79,11 +79,11 @@ def chromium() -> str:
     return found or missing("no Chromium is installed here; on Debian: apt-get install chromium")
 
 
-def node() -> dict[str, str]:
-    """Node and its package `webgpu`, which is Dawn."""
-    node, package = shutil.which("node"), Path(sys.prefix) / "node" / "node_modules" / "webgpu"
+def node(name: str = "webgpu") -> dict[str, str]:
+    """Node and a package of it: `webgpu` is Dawn."""
+    node, package = shutil.which("node"), Path(sys.prefix) / "node" / "node_modules" / name
     if node is None or not package.is_dir():
-        missing(f"Node with its package webgpu is not installed here: npm install --prefix {sys.prefix}/node webgpu")
+        missing(f"Node with its package {name} is not installed here: npm install --prefix {sys.prefix}/node {name}")
     return {"node": node, "package": str(package)}
 
 

@@ -25,6 +25,7 @@ const CACHE = "webgpu_backend-weights";
 const SLOT = 256; // bytes between the parameters of two steps: WebGPU's alignment of uniform bindings
 const PADDED = 256; // kernels write whole groups of elements: buffers end later than what is in them
 const FAULTS = 32; // bytes in which kernels report a bad index
+/** @type {GPUFeatureName[]} */ const FEATURES = ["shader-f16", "subgroups"];
 const MASK = (1n << 64n) - 1n;
 
 /** What went wrong, by `code`: unsupported, feature, network, damaged, memory, lost, input, index, disposed. */
@@ -64,7 +65,7 @@ export async function load(url, options = {}) {
   return model;
 }
 
-/** @returns {Promise<{device: GPUDevice, kind: string, info: any}>} */
+/** @param {LoadOptions} options @returns {Promise<{device: GPUDevice, kind: string, info: any}>} */
 async function open({ device, gpu, prefer }) {
   if (device) return { device, kind: prefer ?? "gpu", info: device.adapterInfo ?? {} };
   gpu ??= globalThis.navigator?.gpu;
@@ -74,15 +75,15 @@ async function open({ device, gpu, prefer }) {
   }
   const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" });
   if (!adapter) throw new ModelError("unsupported", "WebGPU is there, but it found no graphics adapter.");
-  const wanted = ["shader-f16", "subgroups"].filter((f) => adapter.features.has(f));
-  const limits = {};
-  for (const name of ["maxBufferSize", "maxStorageBufferBindingSize"]) limits[name] = adapter.limits[name];
+  const wanted = FEATURES.filter((f) => adapter.features.has(f));
+  const { maxBufferSize, maxStorageBufferBindingSize } = adapter.limits;
+  const limits = { maxBufferSize, maxStorageBufferBindingSize };
   try {
     device = await adapter.requestDevice({ requiredFeatures: wanted, requiredLimits: limits, label: "webgpu_backend" });
   } catch (error) {
     throw new ModelError("unsupported", `The graphics adapter could not be opened: ${error.message}`, error);
   }
-  const info = adapter.info ?? {};
+  const info = /** @type {any} */ (adapter.info ?? {});
   const software = info.isFallbackAdapter || /swiftshader|llvmpipe|lavapipe|basic render/i.test(
     `${info.architecture} ${info.device} ${info.description}`);
   return { device, kind: prefer ?? (software ? "cpu" : "gpu"), info };
@@ -104,6 +105,7 @@ export class Model {
     this.bytes = 0;
     /** @type {ModelError|null} */ this.failed = null;
     this.disposed = false;
+    this.opened = false; // the device is our own, and goes with the model
     this.owned = [];
     this.streams = new Map();
     this.turn = Promise.resolve();
@@ -156,7 +158,7 @@ export class Model {
     const { device } = this;
     const access = program.access + (program.guarded ? "w" : "");
     const storage = [...access].map((a, binding) => ({
-      binding, visibility: 4, buffer: { type: a === "r" ? "read-only-storage" : "storage" },
+      binding, visibility: 4, buffer: { type: /** @type {GPUBufferBindingType} */ (a === "r" ? "read-only-storage" : "storage") },
     }));
     const groups = [device.createBindGroupLayout({ entries: storage })];
     if (program.params) groups.push(device.createBindGroupLayout({ entries: [{ binding: 0, visibility: 4, buffer: { type: "uniform" } }] }));
@@ -434,22 +436,24 @@ class Plan {
     this.stale = true;
   }
 
+  /** @param {GPUCommandEncoder} encoder */
   encode(encoder) {
-    let pass = null;
-    this.spec.steps.forEach((step, i) => {
+    /** @type {GPUComputePassEncoder|null} */ let pass = null;
+    for (const [i, step] of this.spec.steps.entries()) {
       if (step.copy) {
         pass?.end();
         pass = null;
         const [from, to, at, bytes] = this.grids[i];
         encoder.copyBufferToBuffer(this.at(from), 0, this.at(to), at, bytes);
-        return;
+        continue;
       }
       pass ??= encoder.beginComputePass();
       const { pipeline, groups } = this.groups[i];
       pass.setPipeline(pipeline);
-      groups.forEach((group, k) => pass.setBindGroup(k, group));
-      pass.dispatchWorkgroups(...this.grids[i]);
-    });
+      for (const [k, group] of groups.entries()) pass.setBindGroup(k, group);
+      const [x, y, z] = this.grids[i];
+      pass.dispatchWorkgroups(x, y, z);
+    }
     pass?.end();
   }
 
@@ -511,7 +515,7 @@ function converted(input, shape, given) {
   return given;
 }
 
-/** Bytes in whole words. @param {Data} data */
+/** Bytes in whole words. @param {any} data @returns {GPUAllowSharedBufferSource} */
 function padded(data) {
   if (data.byteLength % 4 === 0) return data;
   const bytes = new Uint8Array(Math.ceil(data.byteLength / 4) * 4);
