@@ -266,3 +266,39 @@ def test_weights_larger_than_a_binding(monkeypatch, format):
         near(call(*moved), x, weight)
     finally:
         cache.clear()
+
+
+# rows, k, columns, block
+DYNAMIC = [
+    (1, 32, 8, 32),
+    (5, 96, 7, 96),
+    (3, 128, 16, 32),
+    (9, 192, 5, 96),
+    (70, 256, 24, 64),
+    (0, 64, 8, 64),
+    (2, 34, 3, 34),
+]
+
+
+@pytest.mark.parametrize("shape", DYNAMIC, ids=str)
+@pytest.mark.parametrize("biased", [False, True], ids=["plain", "bias"])
+def test_dynamic_activations(adapter, shape, biased):
+    m, k, n, block = shape
+    scales = torch.rand(n, k // block) if block == k else torch.rand(n, k // block, dtype=torch.bfloat16)
+    given = (
+        torch.randint(0, 256, (n, k // 2), dtype=torch.uint8), scales, torch.randn(n) if biased else None, block, k, n
+    )  # fmt: skip
+    packed = torch.ops.aten._dyn_quant_pack_4bit_weight(*given)
+    ours = torch.ops.aten._dyn_quant_pack_4bit_weight(*[t.to(D) if isinstance(t, torch.Tensor) else t for t in given])
+    assert torch.equal(ours.cpu(), packed)
+    x = torch.randn(m, k) * 3 + 0.5
+    if m > 2:
+        x[1], x[2] = 0, x[2].abs()
+    for dtype in [torch.float32, *([torch.bfloat16] if block == k else [])]:
+        wanted = torch.ops.aten._dyn_quant_matmul_4bit(x.to(dtype), packed, block, k, n)
+        got = torch.ops.aten._dyn_quant_matmul_4bit(x.to(dtype).to(D), ours, block, k, n)
+        assert got.dtype is dtype
+        size = wanted.abs().max().item() if m else 0.0
+        torch.testing.assert_close(got.cpu(), wanted, rtol=0, atol=size * (2e-6 if dtype is torch.float32 else 1e-2))
+    with pytest.raises(RuntimeError, match="float32 or bfloat16"):
+        torch.ops.aten._dyn_quant_matmul_4bit(x.half().to(D), ours, block, k, n)
