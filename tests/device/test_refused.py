@@ -307,7 +307,13 @@ def test_complex_quotients_of_nan():
     nan = float("nan")
     x = torch.tensor([complex(nan, nan), complex(nan, 1), complex(2, 3), complex(1, nan)])
     y = torch.tensor([complex(nan, nan), complex(2, 1), complex(nan, 0), complex(1, 1)])
-    for call in (lambda x, y: x / y, lambda x, y: x / nan, lambda x, y: torch.addcdiv(torch.ones_like(x), x, y)):
+    real = torch.tensor([nan, nan, 0.0, nan])
+    for call in (
+        lambda x, y: x / y,
+        lambda x, y: x / nan,
+        lambda x, y: x / real.to(x.device),
+        lambda x, y: torch.addcdiv(torch.ones_like(x), x, y),
+    ):
         expected, found = call(x, y), call(x.to(D), y.to(D)).cpu()
         for part in (torch.real, torch.imag):
             assert torch.equal(part(found).isnan(), part(expected).isnan())
@@ -321,6 +327,12 @@ def test_complex_quotients_of_nan():
         lambda d: torch.ops.aten.unfold_backward(torch.ones(2, 3, device=d), [6], 0, -1, 1),
         lambda d: torch.ones(6, device=d).as_strided([1], [1], (1 << 63) - 1),
         lambda d: torch.tensor_split(torch.ones(3, device=d), torch.tensor(1.5))[0],
+        lambda d: torch.grid_sampler_2d(torch.ones(5, 5, 5, 5, device=d), torch.ones(1, 1, 4, 2, device=d), 0, 0, True),
+        lambda d: torch.grid_sampler_3d(*[torch.ones(s, device=d) for s in ((2,) * 5, (2, 1, 1, 2))], 0, 0, True),
+        lambda d: torch.grid_sampler_2d(torch.ones(5, 5, 5, 5, device=d), torch.ones(5, 1, 4, 3, device=d), 0, 0, True),
+        lambda d: torch.grid_sampler_2d(torch.ones(2, 2, 0, 3, device=d), torch.ones(2, 2, 2, 2, device=d), 0, 0, True),
+        lambda d: torch.grid_sampler_3d(*[torch.ones(s, device=d) for s in ((2,) * 5, (2, 1, 1, 1, 3))], 2, 0, True),
+        lambda d: torch.ops.aten._local_scalar_dense(torch.ones(0, device=d)),
         lambda d: torch.tensor_split(torch.ones(3, device=d), torch.tensor([[1]]))[0],
     ],
 )

@@ -48,6 +48,9 @@ fn c64_ratio(x: f32, y: f32) -> f32 {
 fn c64_div(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
   let c = abs(b.x);
   let d = abs(b.y);
+  if (f32_isnan(c) || f32_isnan(d)) { // a driver that knows b.y to be 0 loses it
+    return vec2<f32>(f32_nan());
+  }
   if (c == 0.0 && d == 0.0) {
     return vec2<f32>(c64_div_zero(a.x), c64_div_zero(a.y));
   }

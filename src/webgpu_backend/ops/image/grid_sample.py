@@ -9,6 +9,7 @@ from ...kernels.layout import numel
 from ...plan import caps
 from ..by_index import run
 from ..oversize import by_pairs
+from ..pointwise.elementwise import _scalar_name
 from ..table import autocast, custom
 from .pool import _spatial, _strides
 
@@ -24,7 +25,37 @@ def _numbers(x, points, dims: int) -> tuple:
     return (x.shape[1], *_spatial(x.shape, dims), *_spatial(points, dims), *_strides(x, dims))
 
 
+def _check(dims: int, x, grid, mode) -> None:
+    """Torch's own, in its words and order."""
+    sizes = f"but got input with sizes {list(x.shape)} and grid with sizes {list(grid.shape)}"
+    if x.dtype != grid.dtype:
+        raise RuntimeError(
+            f"grid_sampler(): expected input and grid to have same dtype, but input has {_scalar_name(x.dtype)} and "
+            f"grid has {_scalar_name(grid.dtype)}"
+        )
+    if x.shape[0] != grid.shape[0]:
+        raise RuntimeError(f"grid_sampler(): expected grid and input to have same batch size, {sizes}")
+    if grid.shape[-1] != x.dim() - 2:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have size {x.dim() - 2} in last dimension, but got grid with sizes "
+            f"{list(grid.shape)}"
+        )
+    for d in range(2, x.dim()):
+        if not x.shape[d]:
+            raise RuntimeError(
+                "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes "
+                f"{list(x.shape)} with dimension {d} being empty"
+            )
+    if x.dim() != dims + 2 or grid.dim() != x.dim():
+        raise RuntimeError(
+            f"grid_sampler(): expected {dims + 2}D input and grid with same number of dimensions, {sizes}"
+        )
+    if dims == 3 and mode == 2:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+
+
 def _forward(dims: int, x, grid, mode, padding, corners):
+    _check(dims, x, grid, mode)
     points = grid.shape[1:-1]
     out = T.empty((x.shape[0], x.shape[1], *points), x.dtype)
     kernel = _kernel("forward", dims, x, mode, padding, corners)

@@ -126,6 +126,10 @@ def device_indices(self: torch.Tensor, indices) -> list[torch.Tensor | None]:
     """Index tensors on the device, masks turned into the positions they select."""
     from .masks import nonzero_columns
 
+    if self.device.type != T.NAME:
+        raise RuntimeError(
+            f"indices should be either on cpu or on the same device as the indexed tensor ({self.device})"
+        )
     if len(indices) > self.dim():
         raise IndexError(f"too many indices for tensor of dimension {self.dim()} (got {len(indices)})")
     result: list[torch.Tensor | None] = []

@@ -336,6 +336,8 @@ def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_
 
 @custom("_local_scalar_dense", planned=False)
 def local_scalar_dense(self):
+    if not self.numel():
+        raise RuntimeError("_local_scalar_dense: Empty tensor not supported")
     start = self.storage_offset() * self.element_size()
     unpack = _ITEM.get(self.dtype)
     if unpack is not None and start % 4 == 0 and not self.is_neg():
