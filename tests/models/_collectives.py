@@ -258,7 +258,9 @@ def differentiable(device):
     from torch.distributed.nn import functional as fn
 
     x = mine(device).requires_grad_()
-    loss = fn.all_reduce(x).square().sum() + sum(t.sum() for t in fn.all_gather(x)) + fn.broadcast(x, 0).sum()
+    group = dist.group.WORLD  # these functions' default is the group of when they were imported
+    loss = fn.all_reduce(x, group=group).square().sum() + sum(t.sum() for t in fn.all_gather(x, group))
+    loss += fn.broadcast(x, 0, group).sum()
     loss.backward()
     return [x.grad]
 

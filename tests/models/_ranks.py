@@ -1,4 +1,5 @@
-"""What each of two processes does in test_distributed: run by torchrun, which gives rank, size and address."""
+"""What each of four processes does in test_distributed, and then each of two of them: run by torchrun, which gives
+rank, size and address."""
 
 import copy
 import os
@@ -139,9 +140,15 @@ def accelerated(rank: int) -> None:
 
     transformers.logging.set_verbosity_error()
     rows = [{"input_ids": t, "labels": t} for t in (torch.arange(8) * (i % 3 + 1) + i for i in range(16))]
-    curves = []
-    for device in (D, "cpu"):
-        for state in (AcceleratorState, PartialState, GradientState):
+    states = (AcceleratorState, PartialState, GradientState)
+    curves, weights = [], []
+    for device, options in (
+        (D, {}),
+        ("cpu", {"use_cpu": True}),
+        (D, {"fsdp": "full_shard auto_wrap", "fsdp_config": {"version": 2} | BLOCKS}),
+        (D, {"fsdp": "full_shard auto_wrap", "fsdp_config": {"version": 1, "use_orig_params": True} | BLOCKS}),
+    ):
+        for state in states:
             state._reset_state()
         os.environ["ACCELERATE_TORCH_DEVICE"] = device
         model, _ = _zoo.build("gpt2")
@@ -150,19 +157,47 @@ def accelerated(rank: int) -> None:
                 module.p = 0.0
         arguments = transformers.TrainingArguments(
             output_dir=tempfile.gettempdir(), per_device_train_batch_size=2, max_steps=3, learning_rate=3e-3,
-            logging_steps=1, report_to=[], disable_tqdm=True, seed=3, save_strategy="no", use_cpu=device == "cpu",
+            logging_steps=1, report_to=[], disable_tqdm=True, seed=3, save_strategy="no", **options,
         )  # fmt: skip
         trainer = transformers.Trainer(model, arguments, train_dataset=rows)
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.train()
         assert arguments.world_size == 2 and arguments.device.type == device
-        assert {p.device.type for p in trainer.model.parameters()} == {device}
+        assert {p.device.type for p in trainer.model_wrapped.parameters()} == {device}
+        parts = "fsdp" in options
+        assert (trainer.accelerator.distributed_type == accelerate.DistributedType.FSDP) == parts
+        held = [p.to_local() if hasattr(p, "to_local") else p for p in trainer.model_wrapped.parameters()]
+        whole = sum(p.numel() for p in _zoo.build("gpt2")[0].parameters())
+        assert (sum(p.numel() for p in held) < 0.6 * whole) == parts
         curves.append([entry["loss"] for entry in trainer.state.log_history if "loss" in entry])
-        loss = torch.tensor([rank + 1.0]).to(device)
-        assert accelerate.utils.gather(loss).tolist() == [1, 2]
-    sharded(accelerate, (AcceleratorState, PartialState, GradientState))
+        weights.append(saved(trainer))
+        if not parts:
+            loss = torch.tensor([rank + 1.0]).to(device)
+            assert accelerate.utils.gather(loss).tolist() == [1, 2]
+    sharded(accelerate, states)
     assert len(curves[0]) == 3 and curves[0][-1] < curves[0][0]
-    assert all(abs(a - b) < 1e-3 * b for a, b in zip(*curves)), curves
+    assert all(abs(a - b) < 1e-3 * b for curve in curves for a, b in zip(curve, curves[1])), curves
+    for found in weights if rank == 0 else ():
+        found["lm_head.weight"] = found.get("lm_head.weight", found["transformer.wte.weight"])  # tied: once or twice
+        assert set(found) == {"lm_head.weight", *weights[1]}
+        for name, value in weights[1].items():
+            torch.testing.assert_close(
+                found[name], value, rtol=1e-2, atol=1e-3, msg=lambda m, name=name: f"{name}: {m}"
+            )
+
+
+BLOCKS = {"transformer_layer_cls_to_wrap": ["GPT2Block"]}
+
+
+def saved(trainer) -> dict:
+    """The weights as the Trainer saves them for everybody, which the first process does."""
+    from safetensors.torch import load_file
+
+    path = [tempfile.mkdtemp()]
+    dist.broadcast_object_list(path, src=0)
+    trainer.save_model(path[0])
+    dist.barrier()
+    return load_file(os.path.join(path[0], "model.safetensors")) if dist.get_rank() == 0 else {}
 
 
 def sharded(accelerate, states) -> None:
@@ -191,9 +226,8 @@ def sharded(accelerate, states) -> None:
     assert abs(losses[0] - losses[1]) < 1e-4 * losses[1], losses
 
 
-def no_backend_named(rank: int) -> None:
+def no_backend_named(rank: int, store) -> None:
     """Without a name the device gets gloo, and so does the host."""
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 2, is_master=False)
     names = ({}, {"backend": None}, {"backend": "webgpu:gloo"}, {"backend": "cpu:gloo,webgpu:gloo"})
     for turn, options in enumerate(names):
         dist.init_process_group(**options, store=dist.PrefixStore(f"turn {turn}", store), rank=rank, world_size=2)
@@ -210,19 +244,35 @@ def no_backend_named(rank: int) -> None:
         dist.destroy_process_group()
 
 
-if __name__ == "__main__":
-    no_backend_named(int(os.environ["RANK"]))
+def four() -> None:
     dist.init_process_group("gloo")
-    assert dist.get_world_size() == 2
+    assert dist.get_world_size() == 4
+    _sharded.run("fsdp2", "two_dimensions", "checkpoints", "tensor_parallel", "pipeline", "zero")
+    dist.destroy_process_group()
+
+
+def two(rank: int) -> None:
+    """The first two of the launcher's processes as if they were all: the others would only be started again."""
+    os.environ |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(*address, is_master=False, wait_for_workers=False)
+    no_backend_named(rank, store)
+    dist.init_process_group("gloo", store=dist.PrefixStore("two", store), rank=rank, world_size=2)
     _collectives.compare()
     errors()
     _sharded.run(
         "fsdp2_mixed", "fsdp1", "tensor_parallel", "distributed_tensors", "pipeline", "zero", "synchronized_batch_norm"
     )
-    data_parallel(dist.get_rank())
-    unused_parameters(dist.get_rank())
-    accelerated(dist.get_rank())
+    data_parallel(rank)
+    unused_parameters(rank)
+    accelerated(rank)
     dist.barrier()
-    assert not webgpu_backend.fallbacks()
     dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    four()
+    if int(os.environ["RANK"]) < 2:
+        two(int(os.environ["RANK"]))
+    assert not webgpu_backend.fallbacks()
     print("rank done", flush=True)

@@ -1,18 +1,17 @@
 """Models that are cut among processes train as in one: FSDP2, FSDP, tensor parallel, pipelines, ZeRO, checkpoints.
 
-Four processes run what needs them as this module's main part; two run the rest from _ranks.
+_ranks runs what the parts are called in four processes, and then in two.
 """
 
 import copy
 import tempfile
+from functools import cache
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn import functional as F
-
-import webgpu_backend
 
 D = "webgpu"
 VOCABULARY, WIDTH, HEADS, LENGTH = 24, 16, 4, 8
@@ -76,8 +75,15 @@ def optimizer_of(model, cls=torch.optim.AdamW):
     return cls(model.parameters(), lr=0.05, eps=1e-2)  # gradients of rounding alone move nothing
 
 
+@cache
 def alone():
     """What one process makes of the whole batches: the losses, and the parameters after."""
+    found = [_alone() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(found, src=0)
+    return found[0]
+
+
+def _alone():
     model = build()
     optimizer, losses = optimizer_of(model), []
     for tokens in batches():
@@ -262,10 +268,8 @@ def pipeline():
     rank, size = dist.get_rank(), dist.get_world_size()
     for schedule in (ScheduleGPipe, Schedule1F1B):
         model = build()
-        if rank == 0:
-            stage_model = nn.Sequential(model.embedding, model.blocks[0])
-        else:
-            stage_model = nn.Sequential(model.blocks[1], model.norm, model.head)
+        pieces = [model.embedding, *model.blocks, nn.Sequential(model.norm, model.head)]
+        stage_model = nn.Sequential(*pieces[len(pieces) * rank // size : len(pieces) * (rank + 1) // size])
         stage = PipelineStage(stage_model, rank, size, torch.device(D))
         run = schedule(
             stage, n_microbatches=4, loss_fn=lambda out, target: F.cross_entropy(out.flatten(0, 1), target.flatten())
@@ -274,14 +278,12 @@ def pipeline():
         found = []
         for tokens in batches():
             optimizer.zero_grad()
-            if rank == 0:
-                run.step(tokens[:, :-1].to(D))
-            else:
-                each = []
-                run.step(target=tokens[:, 1:].to(D), losses=each)
-                found.append(torch.stack(each).mean().item())
+            each = []
+            given = (tokens[:, :-1].to(D),) if rank == 0 else ()
+            run.step(*given, **({"target": tokens[:, 1:].to(D), "losses": each} if rank == size - 1 else {}))
             optimizer.step()
-        if rank:
+            found += [torch.stack(each).mean().item()] if each else []
+        if rank == size - 1:
             same_losses(found, losses)
         names = {id(p): n for n, p in model.named_parameters()}
         mine = {names[id(p)]: p for p in stage_model.parameters()}
@@ -348,7 +350,8 @@ def checkpoints():
     rank = dist.get_rank()
     path = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(path, src=0)
-    meshes = {n: DeviceMesh(D, list(range(n))) for n in (2, 1, 3)}
+    # Named, so that they are no mesh of a later group of two: torch keeps plans by mesh, and the names of their groups.
+    meshes = {n: DeviceMesh(D, list(range(n)), mesh_dim_names=(f"first {n}",)) for n in (2, 1, 3)}
 
     def sharded(seed, mesh):
         torch.manual_seed(seed)
@@ -386,11 +389,3 @@ def run(*names: str) -> None:
     for name in names:
         PARTS[name]()
         dist.barrier()
-
-
-if __name__ == "__main__":
-    dist.init_process_group("gloo")
-    run("fsdp2", "two_dimensions", "checkpoints")
-    assert not webgpu_backend.fallbacks()
-    dist.destroy_process_group()
-    print("rank done", flush=True)

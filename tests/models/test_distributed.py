@@ -16,20 +16,20 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("count, module", [(2, "_ranks"), (4, "_sharded")])
-def test_processes(count, module):
+def test_processes():
+    """One launch for all of it: most of the time goes into starting processes and compiling their kernels."""
     path = os.pathsep.join(p for p in (str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH")) if p)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
     result = subprocess.run(
-        [*command, "-m", f"tests.models.{module}"],
+        [*command, "-m", "tests.models._ranks"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=400,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path, "WEBGPU_FALLBACK": "error", "OMP_NUM_THREADS": "1"},
     )
     assert result.returncode == 0, result.stderr[-6000:]
-    assert result.stdout.count("rank done") == count
+    assert result.stdout.count("rank done") == 4
 
 
 def test_one_process_group_in_this_process(tmp_path):

@@ -69,18 +69,36 @@ def prepare_backend(original):
 
 def sharded(original):
     """FSDP is for a fixed list of kinds, and gloo's is none of them: elsewhere the plugin would be left aside."""
-    kinds = sys.modules[original.__module__].DistributedType
+    kinds, shared = sys.modules[original.__module__].DistributedType, sys.modules[original.__module__].PartialState
 
     @wraps(original)
     def __init__(self, *args, fsdp_plugin=None, **kwargs):
         original(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
         if fsdp_plugin is not None and self.distributed_type == kinds.MULTI_CPU and is_ours(self.device):
-            self.distributed_type = kinds.FSDP
+            self.distributed_type = shared._shared_state["distributed_type"] = (
+                kinds.FSDP
+            )  # what later states begin with
             if self._mixed_precision != "no":
                 fsdp_plugin.set_mixed_precision(self._mixed_precision)
             self.fsdp_plugin = fsdp_plugin
 
     return __init__
+
+
+def sharding_plugin(original):
+    """What processes but the first have no weights for is made on a device of a fixed list: here on the run's."""
+
+    @wraps(original)
+    def __post_init__(self):
+        try:
+            original(self)
+        except RuntimeError as error:
+            if "no available devices found" not in str(error):
+                raise
+            state = importlib.import_module("accelerate.state").PartialState
+            self.param_init_fn = lambda module: module.to_empty(device=state().device, recurse=False)
+
+    return __post_init__
 
 
 def get_max_memory(original):
