@@ -16,6 +16,7 @@ from torch import nn
 import webgpu_backend
 from tests import needs
 from tests.device._compare import close
+from webgpu_backend.frontend.integrations import packages
 
 ONE, ZERO = torch.device("webgpu", 1), torch.device("webgpu", 0)
 
@@ -532,6 +533,14 @@ def test_accelerate_spreads_a_model():
     assert torch.allclose(model(x.to(ZERO)).cpu(), expected, atol=1e-5)
 
 
+def test_accelerate_finds_the_memory_of_both(monkeypatch):
+    modeling = needs.package("accelerate.utils.modeling")
+    monkeypatch.setattr(packages, "_chosen", lambda: True)
+    monkeypatch.setattr(packages.webgpu, "mem_get_info", lambda device=None: (1000 * (device + 1), 5000))
+    found = modeling.get_max_memory()
+    assert (found[0], found[1]) == (1000, 2000) and found["cpu"] > 0
+
+
 # -- graphs
 
 
@@ -595,6 +604,21 @@ def test_quantized_modules():
     x = torch.randn(4, 64)
     out = ours(x.to(ONE))
     assert out.device == ONE and torch.allclose(out.cpu(), model(x), atol=0.05)
+
+
+def test_export(tmp_path):
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    reports = [
+        webgpu_backend.export(copy.deepcopy(model).to(d), (torch.ones(3, 4),), tmp_path / d.type) for d in (ZERO, ONE)
+    ]
+    assert reports[0] == reports[1]
+    model = nn.Sequential(nn.Linear(4, 8).to(ZERO), nn.Linear(8, 2).to(ONE))
+    with pytest.raises(
+        RuntimeError, match="a page has one GPU, and what is to be exported is on webgpu:0 and webgpu:1"
+    ):
+        webgpu_backend.export(model, (torch.ones(3, 4),), tmp_path / "both")
+    exported = torch.export.export(copy.deepcopy(model).to(ONE), (torch.ones(3, 4, device=ONE),))
+    assert exported.module()(torch.ones(3, 4, device=ONE)).device == ONE
 
 
 def test_own_shaders():

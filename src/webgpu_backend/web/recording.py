@@ -311,5 +311,5 @@ def contents(block: Block) -> bytes:
     """The bytes of a real block, after all recorded work."""
     size = -(-block.nbytes // 4) * 4
     memory = (ctypes.c_char * size)()
-    gpu().queue.read(block, 0, ctypes.addressof(memory), size)
+    block.pool.queue.read(block, 0, ctypes.addressof(memory), size)
     return memory.raw[: block.nbytes]

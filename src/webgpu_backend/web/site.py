@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from .. import tensor as T
 from ..plan import faults
+from ..plan.places import on
 from ..program import Caps, Program
 from ..runtime.blocks import Block
 from .memory import aligned, extents, spaces
@@ -69,13 +70,14 @@ def export(
     `folder` is replaced. Returns what is printed: bytes of the weights, of the download and of the page's memory at
     its largest.
     """
-    functions = _functions(module_or_function, example_args, dynamic_shapes)
-    around = Surroundings({f.name: f.call for f in functions})
-    around.prepare()
-    writer = _Writer(name or _title(module_or_function), around)
-    for function in functions:
-        writer.add(function)
-    report = writer.write(Path(folder), files or {})
+    with on(_device_of(module_or_function, example_args)):
+        functions = _functions(module_or_function, example_args, dynamic_shapes)
+        around = Surroundings({f.name: f.call for f in functions})
+        around.prepare()
+        writer = _Writer(name or _title(module_or_function), around)
+        for function in functions:
+            writer.add(function)
+        report = writer.write(Path(folder), files or {})
     print(
         f"{folder}: {report['programs']} kernels, {_mib(report['weights'])} of weights, {_mib(report['download'])} to "
         f"download, {_mib(report['peak'])} of GPU memory at most"
@@ -113,6 +115,17 @@ class _Function:
         return _named_results(function(*args, **kwargs))
 
 
+def _device_of(what, example_args) -> int:
+    """The number of the device that modules and examples are on, or of the current one: a page has one GPU."""
+    modules = [m for m in (what.values() if isinstance(what, Mapping) else (what,)) if isinstance(m, torch.nn.Module)]
+    state = [t for m in modules for t in (*m.parameters(), *m.buffers())]
+    found = {t.device.index for t in (*state, *pytree.tree_leaves(example_args)) if T.is_ours(t)}
+    if len(found) > 1:
+        named = " and ".join([f"{T.NAME}:{i}" for i in sorted(found)])
+        raise ExportError(f"webgpu export: a page has one GPU, and what is to be exported is on {named}")
+    return found.pop() if found else T.here().index
+
+
 def _functions(what, example_args, sizes) -> list[_Function]:
     if not isinstance(what, Mapping):
         return [_Function("forward", what, example_args, sizes or {})]
@@ -130,11 +143,11 @@ def _on_device(call, args):
         from torch.export.passes import move_to_device_pass
 
         args = call.example_inputs if args is None else args
-        return move_to_device_pass(call, T.NAME).module(), args
+        return move_to_device_pass(call, T.here()).module(), args
     if isinstance(call, torch.nn.Module):
         state = [*call.parameters(), *call.buffers()]
         if any(t.device.type != T.NAME for t in state):
-            call = copy.deepcopy(call).to(T.NAME)
+            call = copy.deepcopy(call).to(T.here())
     elif not callable(call):
         raise ExportError(f"webgpu export: a {type(call).__name__} is neither a module nor a function")
     return call, args

@@ -21,7 +21,7 @@ def unscale(original):
     @wraps(original)
     def unscale_(self, optimizer):
         scale = getattr(self, "_scale", None)  # a disabled scaler has none
-        if scale is None or scale.device.type != T.NAME or gpu().caps.f64:
+        if scale is None or scale.device.type != T.NAME or gpu(scale.device.index).caps.f64:
             return original(self, optimizer)
         self._scale = scale.as_subclass(_Single)
         try:
