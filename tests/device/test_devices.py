@@ -45,3 +45,44 @@ assert (x * 2 + y).tolist() == [2.0, 4.0, 6.0, 8.0] and (x + 1).device.index == 
 )  # fmt: skip
 def test_the_first_device(first, index, rank):
     run("-c", FIRST.format(first=first, index=index), LOCAL_RANK=rank)
+
+
+# Threads are in the middle of calls when the second device is opened, and switch as often as they can.
+OPENED_LATER = """
+import sys, threading, time, torch
+sys.setswitchinterval(1e-5)
+base = torch.randn(16, 16)
+
+def steps(b):
+    a = b.clone()
+    for k in range(12):
+        a = torch.softmax(a @ b * 0.5 + k, -1)
+    return torch.cat([a, torch.zeros(1, 16, device=b.device)]).add_(1)
+
+expected, counts, stop = steps(base), [0, 0, 0], False
+
+def work(i, device):
+    b = base.to(device)
+    while not stop:
+        assert torch.allclose(steps(b).cpu(), expected, atol=1e-5)
+        counts[i] += 1
+
+threads = [threading.Thread(target=work, args=(i, "webgpu:0")) for i in range(2)]
+for t in threads:
+    t.start()
+while not all(counts[:2]):
+    time.sleep(0.1)
+threads.append(threading.Thread(target=work, args=(2, "webgpu:1")))
+threads[2].start()
+before, start = counts[0], time.time()
+while counts[2] < 20 and time.time() < start + 120:
+    time.sleep(0.1)
+stop = True
+for t in threads:
+    t.join()
+assert counts[2] >= 20 and counts[0] > before, counts
+"""
+
+
+def test_a_device_that_is_opened_while_threads_use_another():
+    assert "Exception" not in run("-c", "import sys; sys.stderr = sys.stdout\n" + OPENED_LATER)

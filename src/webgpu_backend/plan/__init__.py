@@ -5,6 +5,7 @@ cache      where plans are kept
 run        running one
 forms      the short functions that torch calls, written for each pattern of arguments
 operator   the four together
+places     several devices: a call goes to the one its tensors are on
 launch     how an operator's function asks for its kernels
 draws      places in random streams, which every run takes anew
 """

@@ -11,10 +11,16 @@ from multiprocessing.reduction import ForkingPickler
 import torch
 
 from ... import tensor as T
+from ..device import module as webgpu
+
+
+def _there(index: int) -> torch.device:
+    """The sender's device; the current one where this process has none of that number."""
+    return torch.device(T.NAME, index) if index < webgpu.device_count() else T.here()
 
 
 def _received(host: torch.Tensor, requires_grad: bool, is_parameter: bool, index: int) -> torch.Tensor:
-    tensor = host.to(torch.device(T.NAME, index))
+    tensor = host.to(_there(index))
     return torch.nn.Parameter(tensor, requires_grad) if is_parameter else tensor.requires_grad_(requires_grad)
 
 
@@ -43,7 +49,7 @@ def reduce_tensor(original):
 
 
 def _received_storage(host: torch.Tensor, index: int) -> torch.UntypedStorage:
-    return host.to(torch.device(T.NAME, index)).untyped_storage()
+    return host.to(_there(index)).untyped_storage()
 
 
 def reduce_storage(original):
