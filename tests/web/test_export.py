@@ -192,6 +192,21 @@ def test_memory_is_shared_by_what_does_not_live_together():
     assert sum(spaces) < sum(sizes[b] for b in homes)
 
 
+def test_memory_is_enough_for_the_largest_size():
+    """Whatever was recorded later, of other sizes: blocks without memory are used again."""
+    model = Branches().to(DEVICE)
+    inputs = [{"x": torch.randn(n, 16)} for n in (64, 1, 7, 1, 2)]
+
+    def call(function, given):
+        return dict(enumerate(function(given["x"])))
+
+    with torch.no_grad():
+        found = record("f", model, inputs, call, ADAPTERS[0][2], Surroundings({"f": model}))
+    needed = [sum(memory.extents([one]).values()) for one in found]
+    assert needed[0] > needed[2] > needed[1] == needed[3]
+    assert max(memory.extents(found[:1]).values()) >= 64 * 16 * 4 * 4  # of the widest part
+
+
 def test_adapters_of_one_class_that_do_the_same_share_a_plan(tmp_path):
     webgpu_backend.export(nn.Linear(8, 4), (torch.randn(2, 8),), tmp_path / "float32")
     plans = model_of(tmp_path / "float32")["functions"]["forward"]["plans"]

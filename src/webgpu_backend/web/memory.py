@@ -20,10 +20,10 @@ def extents(recordings: Iterable[Recording]) -> dict[object, int]:
         places = recording.places()
         for value in (*recording.inputs, *recording.outputs):
             if value.block is not None:
-                _grow(found, places[value.block], value.block.nbytes)
+                _grow(found, places[value.block], recording.nbytes[value.block])
         for _, buffers in recording.steps:
             for buffer in buffers:
-                end = buffer.offset + buffer.size if type(buffer) is Window else buffer.nbytes
+                end = buffer.offset + buffer.size if type(buffer) is Window else recording.nbytes[buffer]
                 _grow(found, places[block_of(buffer)], end)
     return found
 

@@ -60,6 +60,7 @@ class Recording:
     draws: list[tuple[object, int]]  # stream and elements of each
     inputs: list[Value]
     outputs: list[Value]
+    nbytes: dict[Block, int]  # of each buffer: blocks without memory serve other recordings, of other sizes, again
     uploads: dict[Block, bytes] = field(default_factory=dict)
 
     @property
@@ -233,7 +234,9 @@ def _finished(recorder: _Recorder, inputs: list[Value], outputs: list[Value]) ->
     seen = {v.block for v in (*inputs, *outputs)}
     passing = set(recorder.made) - seen
     steps, drawn = fuse(list(recorder.steps), dict(recorder.drawn), passing, recorder.caps)
-    return Recording(recorder.caps, steps, drawn, list(recorder.sources), inputs, outputs, recorder.uploads)
+    bound = {block_of(b) for _, buffers in steps for b in buffers} | seen - {None}
+    nbytes = {block: block.nbytes for block in bound}
+    return Recording(recorder.caps, steps, drawn, list(recorder.sources), inputs, outputs, nbytes, recorder.uploads)
 
 
 def _check_memory(name: str, recording: Recording, made: set, earlier: set) -> None:
