@@ -485,12 +485,12 @@ def test_data_parallel_trains():
 
 
 def test_threads_with_a_device_each():
-    x = torch.randn(32, 32)
+    x, made = torch.randn(32, 32), layers()  # here: the CPU's random numbers are common to all threads
 
     def work(device, selects, out):
         if selects:
             torch.webgpu.set_device(device)
-        model, a = layers().to(device), x.to(device)
+        model, a = copy.deepcopy(made).to(device), x.to(device)
         for k in range(30):
             a = torch.tanh(a @ a.t() * 0.1 + k * 0.01)
             if k % 5 == 0:
