@@ -365,3 +365,17 @@ def test_dropout_keeps_the_order_of_dimensions():
     ):
         x = make()
         assert F.dropout(x, 0.5).stride() == torch.empty_like(x.cpu()).stride()
+
+
+def test_results_are_rounded_before_a_wider_output():
+    """As without it: the sum of two halves is infinite, the difference of two bytes wraps."""
+
+    def call(device):
+        out = torch.empty(0, dtype=torch.float32, device=device)
+        half = torch.tensor([33000.0, 1.5], dtype=torch.float16, device=device)
+        byte = torch.tensor([5, 200], dtype=torch.uint8, device=device)
+        made = [torch.add(half, half, out=out).clone(), torch.true_divide(half, 0.666, out=out).clone()]
+        made += [torch.sub(byte, 8, out=out).clone(), torch.mul(byte, byte, out=out.to(torch.int64)).clone()]
+        return (*made, torch.sub(byte.to(torch.int16), -32767, out=out).clone())
+
+    both(call)

@@ -72,6 +72,11 @@ class Elementwise:
         plan = self.written_plans.get(key)
         if plan is None:
             self.check_into(inputs, outs, inplace)
+            if self._rounds_first(inputs, outs):
+                made = self.general(*args)
+                for out, result in zip(outs, made if isinstance(made, tuple) else (made,)):
+                    out.copy_(result)
+                return outs[0] if len(outs) == 1 else outs
             plan = self.plan(self.written_plans, key, inputs, outs, aliases)
         tensors = [x for x in inputs if not _is_scalar(x)] + list(outs)
         try:
@@ -236,6 +241,11 @@ class Elementwise:
                     f"{_scalar_name(out.dtype)}"
                 )
 
+    def _rounds_first(self, inputs, outs) -> bool:
+        """Results of few bits for wider outputs: kernels compute in 32 bits, and would store too much."""
+        _, promoted = self._dtypes(inputs)
+        return promoted in _FEW_BITS and any([o.dtype != promoted for o in outs if o.dtype is not torch.bool])
+
     def _aliases(self, inputs, outs):
         """Inputs on an output's buffer: bound once where layouts agree, else copied first; torch refuses those that
         are a part of what is written."""
@@ -370,6 +380,7 @@ class Into(Calls):
         return args[-1]
 
 
+_FEW_BITS = (torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16)
 _OUT_DTYPE = {"i64": torch.int64, "i32": torch.int32, "f32": torch.float32}
 
 
