@@ -333,6 +333,8 @@ def test_complex_quotients_of_nan():
         lambda d: torch.grid_sampler_2d(torch.ones(2, 2, 0, 3, device=d), torch.ones(2, 2, 2, 2, device=d), 0, 0, True),
         lambda d: torch.grid_sampler_3d(*[torch.ones(s, device=d) for s in ((2,) * 5, (2, 1, 1, 1, 3))], 2, 0, True),
         lambda d: torch.ops.aten._local_scalar_dense(torch.ones(0, device=d)),
+        lambda d: torch.linspace(0, 1j, 5, dtype=torch.float32, device=d),
+        lambda d: torch.logspace(0j, 1, 5, dtype=torch.float32, device=d),
         lambda d: torch.tensor_split(torch.ones(3, device=d), torch.tensor([[1]]))[0],
     ],
 )
@@ -377,5 +379,19 @@ def test_results_are_rounded_before_a_wider_output():
         made = [torch.add(half, half, out=out).clone(), torch.true_divide(half, 0.666, out=out).clone()]
         made += [torch.sub(byte, 8, out=out).clone(), torch.mul(byte, byte, out=out.to(torch.int64)).clone()]
         return (*made, torch.sub(byte.to(torch.int16), -32767, out=out).clone())
+
+    both(call)
+
+
+def test_lines_into_parts_of_a_tensor():
+    """As many elements as are asked for are written in the output's own shape."""
+
+    def call(device):
+        x = torch.zeros(4, 2, 3, dtype=torch.float32, device=device)
+        torch.linspace(0, 3, 4, out=x[0].narrow(1, 1, 2))
+        torch.logspace(0, 3, 4, base=2, out=x[1].narrow(1, 1, 2))
+        torch.arange(4, out=x[2].narrow(1, 1, 2))
+        torch.arange(6.0, out=x[3].t())
+        return x
 
     both(call)

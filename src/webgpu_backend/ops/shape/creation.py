@@ -8,7 +8,7 @@ from ... import tensor as T
 from ...dtypes import carrier
 from ...kernels.shape import creation
 from ...plan import caps, launch
-from ..pointwise.elementwise import resize_output
+from ..pointwise.elementwise import _scalar_name, resize_output
 from ..table import custom
 from . import oversize
 from .copy import device_copy, fill, like_strides
@@ -204,7 +204,7 @@ def _line(source, dtype, compute, steps, start, end, step, base):
 
 @custom("linspace")
 def linspace(start, end, steps, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return _linspace(start, end, steps, _line_dtype(dtype, start, end))
+    return _linspace(start, end, steps, _line_dtype("linspace", dtype, start, end))
 
 
 @custom("linspace.out")
@@ -214,7 +214,7 @@ def linspace_out(start, end, steps, *, out):
 
 @custom("logspace")
 def logspace(start, end, steps, base=10.0, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return _logspace(start, end, steps, base, _line_dtype(dtype, start, end))
+    return _logspace(start, end, steps, base, _line_dtype("logspace", dtype, start, end))
 
 
 @custom("logspace.out")
@@ -229,17 +229,23 @@ def _logspace(start, end, steps, base, dtype):
     return _linspace(start, end, steps, dtype, base)
 
 
-def _line_dtype(dtype, start, end) -> torch.dtype:
-    if dtype is not None:
-        return dtype
+def _line_dtype(name: str, dtype, start, end) -> torch.dtype:
+    found = torch.get_default_dtype()
     if isinstance(start, complex) or isinstance(end, complex):
-        return torch.complex64 if torch.get_default_dtype() is torch.float32 else torch.complex128
-    return torch.get_default_dtype()
+        found = torch.complex64 if found is torch.float32 else torch.complex128
+        if dtype is not None and not dtype.is_complex:
+            inferred = f"c10::complex<{'float' if found is torch.complex64 else 'double'}>"
+            raise RuntimeError(
+                f"torch.{name}(): inferred dtype {inferred} can't be safely cast to passed dtype {_scalar_name(dtype)}"
+            )
+    return dtype or found
 
 
 def _into(out, result):
-    resize_output(out, result.shape)
-    device_copy(result, out)
+    """An output of as many elements keeps its shape."""
+    if out.numel() != result.numel():
+        resize_output(out, result.shape)
+    device_copy(result.view(out.shape), out)
     return out
 
 
