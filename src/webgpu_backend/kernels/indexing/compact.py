@@ -12,7 +12,7 @@ from ..text.numbers import packed
 from ..text.render import render_program
 
 THREADS = 256
-PER = 16  # elements of a thread
+PER = 12  # elements of a thread; with 16, a tile's positions and sums would be past 16 KiB of workgroup memory
 TILE = THREADS * PER
 FEW = 8192  # tiles up to which each adds up the counts of those before it
 
