@@ -392,6 +392,16 @@ def test_lines_into_parts_of_a_tensor():
         torch.logspace(0, 3, 4, base=2, out=x[1].narrow(1, 1, 2))
         torch.arange(4, out=x[2].narrow(1, 1, 2))
         torch.arange(6.0, out=x[3].t())
-        return x
+        eye = torch.eye(2, 3, out=torch.ones(6, device=device))
+        return x, eye, torch.eye(3, out=torch.ones(1, 9, device=device)[:, :0])
 
     both(call)
+
+
+def test_words_for_a_line_of_another_length():
+    for device in ("cpu", D):
+        with pytest.warns(UserWarning, match=r"the out tensor of shape \[1, 49\] is 49 which .* elements 50"):
+            torch.arange(50, out=torch.ones(1, 49, device=device))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert torch.linspace(0, 1, 5, out=torch.ones(2, 3, device=device)).shape == (5,)

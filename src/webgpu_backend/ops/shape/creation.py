@@ -1,6 +1,7 @@
 """Tensors made from numbers: arange, linspace, logspace, eye, triangle indices. One dispatch each."""
 
 import math
+import warnings
 
 import torch
 
@@ -8,7 +9,7 @@ from ... import tensor as T
 from ...dtypes import carrier
 from ...kernels.shape import creation
 from ...plan import caps, launch
-from ..pointwise.elementwise import _scalar_name, resize_output
+from ..pointwise.elementwise import _scalar_name
 from ..table import custom
 from . import oversize
 from .copy import device_copy, fill, like_strides
@@ -144,7 +145,15 @@ def arange_start_step(start, end, step=1, *, dtype=None, layout=None, device=Non
 
 @custom("arange.start_out")
 def arange_out(start, end, step=1, *, out):
-    return _into(out, _arange(start, end, step, out.dtype))
+    made = _arange(start, end, step, out.dtype)
+    if out.numel() not in (0, made.numel()):
+        warnings.warn(
+            f"The number of elements in the out tensor of shape {list(out.shape)} is {out.numel()} which does not "
+            f"match the computed number of elements {made.numel()}. Note that this may occur as a result of rounding "
+            f"error. The out tensor will be resized to a tensor of shape ({made.numel()},).",
+            stacklevel=2,
+        )
+    return _into(out, made)
 
 
 @custom("range.out")
@@ -244,7 +253,7 @@ def _line_dtype(name: str, dtype, start, end) -> torch.dtype:
 def _into(out, result):
     """An output of as many elements keeps its shape."""
     if out.numel() != result.numel():
-        resize_output(out, result.shape)
+        out.resize_(result.shape)
     device_copy(result.view(out.shape), out)
     return out
 
@@ -271,12 +280,12 @@ def _eye(n, m, dtype):
 
 @custom("eye.out")
 def eye_out(n, *, out):
-    return _into(out, _eye(n, n, out.dtype))
+    return _into(out.resize_((n, n)), _eye(n, n, out.dtype))
 
 
 @custom("eye.m_out")
 def eye_m_out(n, m, *, out):
-    return _into(out, _eye(n, m, out.dtype))
+    return _into(out.resize_((n, m)), _eye(n, m, out.dtype))
 
 
 @custom("kaiser_window")
