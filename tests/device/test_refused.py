@@ -333,6 +333,15 @@ def test_complex_quotients_of_nan():
         lambda d: torch.grid_sampler_2d(torch.ones(2, 2, 0, 3, device=d), torch.ones(2, 2, 2, 2, device=d), 0, 0, True),
         lambda d: torch.grid_sampler_3d(*[torch.ones(s, device=d) for s in ((2,) * 5, (2, 1, 1, 1, 3))], 2, 0, True),
         lambda d: torch.ops.aten._local_scalar_dense(torch.ones(0, device=d)),
+        lambda d: torch.linalg.det(torch.ones(3, device=d)),
+        lambda d: torch.cholesky_inverse(torch.eye(2, device=d), out=first(d).int()),
+        lambda d: torch.linalg.eigvals(torch.eye(2, device=d), out=torch.ones(2, device=d)),
+        lambda d: torch.linalg.eigvalsh(torch.eye(2, device=d), out=first(d).int()),
+        lambda d: torch.linalg.householder_product(
+            torch.ones(2, 1, device=d), torch.ones(1, device=d), out=first(d).int()
+        ),
+        lambda d: torch.linalg.inv(torch.ones(3, device=d)),
+        lambda d: torch.linalg.cholesky(torch.ones(2, 3, device=d)),
         lambda d: torch.linspace(0, 1j, 5, dtype=torch.float32, device=d),
         lambda d: torch.logspace(0j, 1, 5, dtype=torch.float32, device=d),
         lambda d: torch.tensor_split(torch.ones(3, device=d), torch.tensor([[1]]))[0],
@@ -405,3 +414,9 @@ def test_words_for_a_line_of_another_length():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert torch.linspace(0, 1, 5, out=torch.ones(2, 3, device=device)).shape == (5,)
+
+
+def test_nothing_overlaps_in_nothing():
+    out = torch.empty_strided((2, 0, 3), (3, 3, 0), device=D)
+    assert torch.bmm(torch.ones(2, 0, 4, device=D), torch.ones(2, 4, 3, device=D), out=out).shape == (2, 0, 3)
+    assert torch.empty_strided((0, 3), (1, 0), device=D).add_(1).shape == (0, 3)

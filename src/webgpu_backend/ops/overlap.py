@@ -17,7 +17,7 @@ _WITH_INPUT = (
 
 
 def expanded(tensor: torch.Tensor) -> bool:
-    return any([st == 0 and s > 1 for s, st in zip(tensor.shape, tensor.stride())])
+    return any([st == 0 and s > 1 for s, st in zip(tensor.shape, tensor.stride())]) and tensor.numel() > 0
 
 
 def once(tensor: torch.Tensor) -> torch.Tensor:

@@ -16,12 +16,24 @@ _WORDS = {
         ("amax", "amin"),
         "Expected the dtype for input and out to match, but got {want} for input's dtype and {got} for out's dtype.",
     ),
-    "aminmax": "Expected out tensor to have dtype {kind}, but got {other} instead",
+    **dict.fromkeys(
+        ("aminmax", "linalg_eigh", "linalg_eigvalsh"),
+        "Expected out tensor to have dtype {kind}, but got {other} instead",
+    ),
     "multinomial": "multinomial expects Long tensor out, got: {got}",
     "masked_select": "masked_select(): self and result must have the same scalar type",
     "nonzero": "nonzero: Expected out tensor to have scalar type Long but got scalar type {got}",
     "kthvalue": "output values must be of same type as input",
     "take": "take(): self and out expected to have the same dtype, but got self.dtype = {want} and out.dtype = {got}",
+}
+
+_CASTABLE = "{op}: Expected {what} to be safely castable from {want} dtype, but got {what} with dtype {got}"
+# What others say where the dtype has no room, and how they call what they write.
+_UNCASTABLE = {
+    "cholesky_inverse": ("cholesky_inverse", "result"),
+    "linalg_eig": ("torch.linalg.eig", "eigenvalues", "eigenvectors"),
+    "linalg_eigvals": ("torch.linalg.eigvals", "eigenvalues"),
+    "linalg_householder_product": ("torch.linalg.householder_product", "result"),
 }
 
 
@@ -61,7 +73,7 @@ def check_results(overload, args: tuple, kwargs: dict, targets, results) -> None
     name = overload._schema.name.removeprefix("aten::")
     if any([t.dtype != r.dtype for t, r in zip(targets, results)]):
         check_dtypes(overload, args, kwargs)
-    for target, result in zip(targets, results):
+    for k, (target, result) in enumerate(zip(targets, results)):
         if target.device != result.device:
             raise RuntimeError(
                 "Expected all tensors to be on the same device, but found at least two devices, "
@@ -72,6 +84,9 @@ def check_results(overload, args: tuple, kwargs: dict, targets, results) -> None
             if name in _WORDS:
                 raise RuntimeError(_WORDS[name].format(want=want, got=got, kind=want.lower(), other=got.lower()))
             if not torch.can_cast(result.dtype, target.dtype):
+                if name in _UNCASTABLE:
+                    op, *what = _UNCASTABLE[name]
+                    raise RuntimeError(_CASTABLE.format(op=op, what=what[k], want=want, got=got))
                 raise RuntimeError(f"result type {want} can't be cast to the desired output type {got}")
         if name in _ALONE or target.shape == result.shape:
             no_internal_overlap(target)
