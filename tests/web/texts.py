@@ -20,10 +20,6 @@ from webgpu_backend.web.site import text_of
 
 NATIVE = re.compile(r"\b[iu]64\b|\bf64\b|\batomic<f32>|\d(li|lu|lf)\b|\bSHADER_")
 
-# Kernels that Dawn refuses so far: their loops end by what lies in storage, and it is not proven that all threads meet
-# at the barriers in them. A page that computes eigenvalues of general matrices is told so when it is loaded.
-KNOWN = ("hessenberg_", "schur_")
-
 
 def collect(folder: str) -> None:
     """From now on, every program that is compiled is written down."""
@@ -65,11 +61,8 @@ def main() -> None:
     texts = {p.name: p.read_text(encoding="utf-8") for p in sorted(Path(sys.argv[1]).iterdir())}
     own = {name: text for name, text in texts.items() if name.endswith(".baseline") or portable(text)}
     found = refused(own)
-    known = [name for name in found if own[name].startswith(tuple(f"// {kernel}" for kernel in KNOWN))]
-    print(f"{len(own)} texts, {len(found)} refused by Dawn, {len(known)} of them known to be ({', '.join(KNOWN)})")
+    print(f"{len(own)} texts, {len(found)} refused by Dawn")
     print(f"{len(texts) - len(own)} more need what browsers do not have")
-    for name in known:
-        del found[name]
     for name, message in found.items():
         print(f"\n{own[name].splitlines()[0]}  ({name})\n{message}")
     sys.exit(bool(found) or not own)

@@ -17,7 +17,7 @@ _WORDS = {
         "Expected the dtype for input and out to match, but got {want} for input's dtype and {got} for out's dtype.",
     ),
     **dict.fromkeys(
-        ("aminmax", "linalg_eigh", "linalg_eigvalsh"),
+        ("aminmax", "_linalg_eigh"),
         "Expected out tensor to have dtype {kind}, but got {other} instead",
     ),
     "multinomial": "multinomial expects Long tensor out, got: {got}",

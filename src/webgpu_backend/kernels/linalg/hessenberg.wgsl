@@ -1,6 +1,7 @@
 {% extends "linalg/each_matrix.wgsl" %}
 {% block declarations %}
 {% include "linalg/team.wgsl" %}
+{% include "linalg/agreed.wgsl" %}
 
 // a becomes z^-1 a z, a matrix of zeros below its first subdiagonal: rows and columns that stand alone go to the ends,
 // the rest is balanced by powers of two (LAPACK's gebal), then reflected (gehrd). state: where the rest begins and ends.
@@ -57,8 +58,7 @@ fn lonely(t: u32, first: u32, end: u32, column: bool) -> u32 {
             found = i;
         }
     }
-    workgroupBarrier();
-    return found;
+    return agreed(t, found);
 }
 
 fn balance(t: u32, first: u32, end: u32) {
@@ -132,7 +132,7 @@ fn balance(t: u32, first: u32, end: u32) {
     }
     balance(t, first, end);
     for (var k = first; k + 2u < end; k++) {
-        let head = a[at(k + 1u, k)];
+        let head = agreed_element(t, a[at(k + 1u, k)]);
         var most = 0.0;
         for (var i = k + 2u + t; i < end; i += TEAM) {
             most = max(most, size(a[at(i, k)]));

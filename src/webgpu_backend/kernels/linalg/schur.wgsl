@@ -1,6 +1,7 @@
 {% extends "linalg/each_matrix.wgsl" %}
 {% block declarations %}
 {% include "linalg/team.wgsl" %}
+{% include "linalg/agreed.wgsl" %}
 
 // From Hessenberg to Schur form: LAPACK's {{ "clahqr" if complex else "slahqr" }}, whose deflations give eigenvalues their order. All threads
 // compute the scalars of a step, and share its rows and columns. state: the end of what has not converged, steps since
@@ -107,6 +108,7 @@ fn step(t: u32, l: u32, i: u32, kicks: u32) {
         }
         m--;
     }
+    m = agreed(t, m);
     for (var k = m; k < i; k++) {
         if (k > m) {
             v1 = h(k, k - 1u);
@@ -239,6 +241,7 @@ fn step(t: u32, l: u32, i: u32, kicks: u32) {
         }
         m--;
     }
+    m = agreed(t, m);
     for (var k = m; k < i; k++) {
         let three = k + 2u <= i;
         if (k > m) {
@@ -419,18 +422,17 @@ fn settle(t: u32, l: u32, i: u32) {
 {% block body %}
     ao = p.a_o + b * p.a_b;
     zo = p.z_o + b * p.z_b;
-    var live = state[4u * b];
-    var kicks = state[4u * b + 1u];
-    let first = state[4u * b + 2u];
-    let end = state[4u * b + 3u];
+    var live = agreed(t, state[4u * b]);
+    var kicks = agreed(t, state[4u * b + 1u]);
+    let first = agreed(t, state[4u * b + 2u]);
+    let end = agreed(t, state[4u * b + 3u]);
     let small = {{ least }} * (f32(end - first) / ULP);
     meet();
 {% if complex %}
     if (p.fresh != 0u) {
         // Subdiagonals are kept real.
         for (var i = first + 1u; i < end; i++) {
-            let sub = h(i, i - 1u);
-            meet();
+            let sub = agreed_element(t, h(i, i - 1u));
             if (im(sub) != 0.0) {
                 let length = size(sub) * length(sub / size(sub));
                 if (t == 0u) {
@@ -452,8 +454,7 @@ fn settle(t: u32, l: u32, i: u32) {
 {% endif %}
     for (var round = 0u; round < p.rounds && live > first; round++) {
         let i = live - 1u;
-        let l = block_of(first, end, i, small);
-        meet();
+        let l = agreed(t, block_of(first, end, i, small));
         if (t == 0u && l > first) {
             a[at(l, l - 1u)] = real(0.0);
         }

@@ -16,9 +16,7 @@ fn team_sum(t: u32, value: f32) -> f32 {
         }
         workgroupBarrier();
     }
-    let sum = part[0];
-    workgroupBarrier();
-    return sum;
+    return workgroupUniformLoad(&part[0]);
 }
 
 fn team_max(t: u32, value: f32) -> f32 {
@@ -30,7 +28,5 @@ fn team_max(t: u32, value: f32) -> f32 {
         }
         workgroupBarrier();
     }
-    let largest = part[0];
-    workgroupBarrier();
-    return largest;
+    return workgroupUniformLoad(&part[0]);
 }
