@@ -334,6 +334,7 @@ def test_complex_quotients_of_nan():
         lambda d: torch.grid_sampler_3d(*[torch.ones(s, device=d) for s in ((2,) * 5, (2, 1, 1, 1, 3))], 2, 0, True),
         lambda d: torch.ops.aten._local_scalar_dense(torch.ones(0, device=d)),
         lambda d: torch.linalg.det(torch.ones(3, device=d)),
+        lambda d: F.nll_loss(torch.ones(10, device=d), torch.zeros(3, dtype=torch.int64, device=d)),
         lambda d: torch.cholesky_inverse(torch.eye(2, device=d), out=first(d).int()),
         lambda d: torch.linalg.eigvals(torch.eye(2, device=d), out=torch.ones(2, device=d)),
         lambda d: torch.linalg.eigvalsh(torch.eye(2, device=d), out=first(d).int()),
@@ -420,3 +421,26 @@ def test_nothing_overlaps_in_nothing():
     out = torch.empty_strided((2, 0, 3), (3, 3, 0), device=D)
     assert torch.bmm(torch.ones(2, 0, 4, device=D), torch.ones(2, 4, 3, device=D), out=out).shape == (2, 0, 3)
     assert torch.empty_strided((0, 3), (1, 0), device=D).add_(1).shape == (0, 3)
+
+
+def test_gradients_of_fractional_pools_of_nothing():
+    def call(device):
+        x = torch.ones(0, 16, 8, 8, device=device, requires_grad=True)
+        y = torch.ones(0, 4, 8, 8, 8, device=device, requires_grad=True)
+        made = torch.nn.FractionalMaxPool2d(3, output_size=2)(x), torch.nn.FractionalMaxPool3d(3, output_size=2)(y)
+        return *[m.detach() for m in made], *torch.autograd.grad(made[0].sum() + made[1].sum(), (x, y))
+
+    both(call)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_losses_of_empty_batches_of_places(reduction):
+    def call(device):
+        made = []
+        for places in ((), (5,), (5, 5), (5, 7, 2)):
+            x = torch.ones(0, 3, *places, device=device, requires_grad=True)
+            loss = F.nll_loss(x, torch.zeros(0, *places, dtype=torch.int64, device=device), reduction=reduction)
+            made += [loss.detach(), torch.autograd.grad(loss.sum(), x)[0]]
+        return (*made, F.nll_loss(torch.arange(3.0, device=device), first(device) + 1))
+
+    both(call)

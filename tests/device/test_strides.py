@@ -149,3 +149,19 @@ def test_running_statistics_of_an_instance_norm():
         return [y, mean, variance]
 
     close(run(D), run("cpu"), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32], ids=str)
+def test_parts_of_images_that_are_interpolated(dtype):
+    """Strides that are like those of channels_last are enough, as torch asks; a batch of one may be either."""
+    whole = (
+        torch.randint(0, 255, (2, 3, 24, 20), dtype=torch.uint8).to(dtype).contiguous(memory_format=torch.channels_last)
+    )
+    for part in (whole, whole[:, :, ::2, ::2], whole[:, :, 5:-5, 3:-3], whole[:1], whole[0][None], whole[:, 1:]):
+        for mode, more in (("bilinear", {}), ("bicubic", {"antialias": True}), ("nearest", {})):
+            wanted = F.interpolate(part, size=(7, 9), mode=mode, **more)
+            found = F.interpolate(
+                whole.to(D).as_strided(part.shape, part.stride(), part.storage_offset()), size=(7, 9), mode=mode, **more
+            )
+            assert found.stride() == wanted.stride(), (mode, part.shape, part.stride())
+            torch.testing.assert_close(found.cpu(), wanted, rtol=1e-4, atol=1e-3 if dtype is torch.float32 else 0)

@@ -11,8 +11,9 @@ from ...kernels.layout import contiguous_strides
 from ...plan import caps, constant
 from ..by_index import run
 from ..oversize import by_batch
+from ..shape.copy import image_format, laid
 from ..table import autocast, custom
-from .pool import _channels, _channels_last, _spatial, _strides
+from .pool import _channels, _spatial, _strides
 
 aten = torch.ops.aten
 _NEAREST = ("nearest", "exact")
@@ -73,7 +74,7 @@ def _forward(mode, dims, x, output_size, corners, scales, antialias=False):
     if x.dtype not in T.DTYPES:
         raise Unsupported(f"webgpu: interpolation has no kernel for {x.dtype}")
     _check(x, dims, output_size)
-    last = _channels_last(x.shape, x.stride()) and not x.is_contiguous()
+    last = image_format(x) is not torch.contiguous_format
     sizes = (*x.shape[:2], *output_size)
     out = T.empty(sizes, x.dtype, _last_strides(sizes) if last else None)
     fours = mode in _NEAREST and not last and sizes[-1] % 4 == 0
@@ -105,7 +106,7 @@ def _bytes(mode, x, output_size, corners, scales, antialias):
         inner = y.shape[3] if dim == 2 else 1
         run(interpolate.byte_kernel(caps()), (y, low, weight), (out,), inner, size, outs, taps, bits)
         y = out
-    return y.clone() if T.share_memory(x, y) else y
+    return laid(y.clone() if T.share_memory(x, y) else y, image_format(x))
 
 
 def _backward(mode, dims, grad, output_size, input_size, corners, scales, antialias=False):
@@ -119,7 +120,7 @@ def _backward(mode, dims, grad, output_size, input_size, corners, scales, antial
             f"grad_output.size({bad}) = {grad.shape[bad]}"
         )
     sizes = tuple(input_size)
-    last = _channels_last(grad.shape, grad.stride()) and not grad.is_contiguous()
+    last = image_format(grad) is not torch.contiguous_format
     result = T.empty(sizes, grad.dtype, _last_strides(sizes) if last else None)
     numbers = _numbers(grad, sizes, grad.shape, dims, corners, scales)
     whole = mode in _NEAREST and all(_blocks(mode, *one) for one in zip(*(numbers[k : k + 3] for k in (1, 4, 7))))

@@ -271,7 +271,8 @@ def _scatter_back(dims: int, grad, x, indices):
     """Windows of a fractional pool lie anywhere: the indices say where each gradient goes."""
     planes = x.shape[:-dims]
     flat = torch.zeros((*planes, numel(x.shape[-dims:])), dtype=grad.dtype, device=grad.device)
-    flat.scatter_add_(-1, indices.reshape(*planes, -1), grad.reshape(*planes, -1))
+    made = numel(grad.shape[-dims:])
+    flat.scatter_add_(-1, indices.reshape(*planes, made), grad.reshape(*planes, made))
     return flat.reshape(x.shape)
 
 

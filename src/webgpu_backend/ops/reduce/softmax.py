@@ -4,7 +4,7 @@ import torch
 
 from ... import tensor as T
 from ...dtypes import Unsupported
-from ...kernels.layout import View
+from ...kernels.layout import View, numel
 from ...kernels.loss import nll
 from ...kernels.reduce import softmax
 from ...kernels.reduce.reduction import Spec
@@ -130,8 +130,8 @@ def _samples(self, target):
         return self.view(1, -1, 1), target.reshape(1, 1)
     if self.dim() == 2:
         return self.unsqueeze(2), target.unsqueeze(1)
-    n, c = self.shape[:2]
-    return self.reshape(n, c, -1), target.reshape(n, -1)
+    n, c, *places = self.shape
+    return self.reshape(n, c, numel(places)), target.reshape(n, numel(places))
 
 
 def _checked(self, target, weight) -> None:
@@ -160,7 +160,9 @@ def _checked(self, target, weight) -> None:
             raise RuntimeError("input tensor should be 1D or 2D")
         if target.dim() > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-        if not (self.dim() == 1 and target.dim() == 0) and self.shape[0] != target.shape[0]:
+        if self.dim() == 1 and target.dim() == 1 and target.shape[0] != 1:
+            raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
+        if self.dim() == 2 and (not target.dim() or self.shape[0] != target.shape[0]):
             raise RuntimeError(f"size mismatch (got input: {list(self.shape)}, target: {list(target.shape)})")
     classes = self.shape[0 if self.dim() == 1 else 1]
     if weight is not None and (weight.dim() != 1 or weight.shape[0] != classes):
