@@ -333,6 +333,8 @@ def test_complex_quotients_of_nan():
         lambda d: torch.grid_sampler_2d(torch.ones(2, 2, 0, 3, device=d), torch.ones(2, 2, 2, 2, device=d), 0, 0, True),
         lambda d: torch.grid_sampler_3d(*[torch.ones(s, device=d) for s in ((2,) * 5, (2, 1, 1, 1, 3))], 2, 0, True),
         lambda d: torch.ops.aten._local_scalar_dense(torch.ones(0, device=d)),
+        lambda d: torch.addcmul(*[torch.ones(2, device=d)] * 3, value=1j),
+        lambda d: torch._foreach_addcmul(*[[torch.ones(2, device=d)]] * 3, [2j])[0],
         lambda d: torch.linalg.det(torch.ones(3, device=d)),
         lambda d: F.nll_loss(torch.ones(10, device=d), torch.zeros(3, dtype=torch.int64, device=d)),
         lambda d: torch.cholesky_inverse(torch.eye(2, device=d), out=first(d).int()),

@@ -1,7 +1,7 @@
 """Python numbers as parameter words, converted as torch converts them, and how a shader reads them."""
 
 from collections.abc import Callable, Collection
-from struct import Struct, pack
+from struct import Struct, error, pack
 
 _F32, _F64, _U32, _U64 = Struct("<f"), Struct("<d"), Struct("<I"), Struct("<Q")
 _BITS = {"uint8": 8, "int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
@@ -54,6 +54,8 @@ def _pack_f32(value) -> bytes:
         return _F32.pack(value)
     except OverflowError:
         return _F32.pack(float("inf") if value > 0 else float("-inf"))
+    except error:  # a complex number
+        raise RuntimeError("value cannot be converted to type float without overflow") from None
 
 
 def _pack_c64(value) -> bytes:
@@ -66,6 +68,8 @@ def _pack_f64(value) -> bytes:
         return _F64.pack(value)
     except OverflowError:  # an integer beyond any float
         return _F64.pack(float("inf") if value > 0 else float("-inf"))
+    except error:
+        raise RuntimeError("value cannot be converted to type double without overflow") from None
 
 
 def _pack_c128(value) -> bytes:
