@@ -18,7 +18,7 @@ import torch
 # Packages that are in no extra of pyproject.toml, and where the tests that need them are run.
 ELSEWHERE = {
     "torchvision": "PyPI's build of it cannot be loaded beside a torch without CUDA's libraries: run by hand where "
-    "torch has them, as on the machine with an H200 (`pytest tests/models/test_vision.py -k torchvision`)",
+    "torch has them (`pytest tests/models/test_vision.py -k torchvision`)",
 }
 FEATURES = {
     "f16": "shader-f16",

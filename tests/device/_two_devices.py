@@ -533,6 +533,25 @@ def test_accelerate_spreads_a_model():
     assert torch.allclose(model(x.to(ZERO)).cpu(), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("spread", ["auto", "sequential"])
+def test_a_pretrained_model_is_spread(spread, tmp_path):
+    transformers = needs.package("transformers")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=6, num_attention_heads=4,
+        num_key_value_heads=2,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval()
+    model.save_pretrained(tmp_path)
+    size, ids = sum(p.numel() * 4 for p in model.parameters()), torch.arange(12)[None]
+    memory = {0: size * 6 // 10, 1: size * 7 // 10}
+    found = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, device_map=spread, max_memory=memory)
+    assert {str(p.device) for p in found.parameters()} == {"webgpu:0", "webgpu:1"}
+    torch.testing.assert_close(found(ids.to("webgpu:0")).logits.cpu(), model(ids).logits, rtol=1e-4, atol=1e-5)
+    asked = dict(max_new_tokens=4, do_sample=False, pad_token_id=0)
+    assert found.generate(ids.to("webgpu:0"), **asked).tolist() == model.generate(ids, **asked).tolist()
+
+
 def test_accelerate_finds_the_memory_of_both(monkeypatch):
     modeling = needs.package("accelerate.utils.modeling")
     monkeypatch.setattr(packages, "_chosen", lambda: True)
