@@ -247,7 +247,8 @@ def no_backend_named(rank: int, store) -> None:
 def four() -> None:
     dist.init_process_group("gloo")
     assert dist.get_world_size() == 4
-    _sharded.run("fsdp2", "two_dimensions", "checkpoints", "tensor_parallel", "pipeline", "zero")
+    _sharded.run("fsdp2", "fsdp1", "two_dimensions", "checkpoints", "tensor_parallel", "pipeline", "zero")
+    _sharded.run("synchronized_batch_norm")
     dist.destroy_process_group()
 
 
