@@ -42,7 +42,7 @@ def no_fallback(request):
 # On a software adapter a test process must do with so much: machine code and device memory are its own memory there,
 # and whatever the runtime does not let go of adds up over thousands of tests. More than is wanted is told, far
 # more is a failure.
-WANTED_MEMORY, MOST_MEMORY = int(2.5e9), int(4e9)
+WANTED_MEMORY, MOST_MEMORY = int(2.5e9), int(3e9)
 _peaks: dict[str, tuple[int, str]] = {}  # bytes and the adapter's class, by process
 
 
