@@ -446,3 +446,17 @@ def test_losses_of_empty_batches_of_places(reduction):
         return (*made, F.nll_loss(torch.arange(3.0, device=device), first(device) + 1))
 
     both(call)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_nothing_times_nan_is_added_nowhere(dtype):
+    def call(device):
+        made = []
+        for batch, k in ((0, 5), (3, 0), (0, 0)):
+            a, b = (torch.ones(s, dtype=dtype, device=device) for s in ((batch, 4, k), (batch, k, 6)))
+            nan = torch.full((4, 6), float("nan"), dtype=dtype, device=device)
+            made += [torch.addbmm(nan, a, b, beta=0), nan.clone().addbmm_(a, b, beta=0)]
+            made += [torch.addbmm(torch.ones_like(nan), a, b, beta=0.5), torch.baddbmm(nan, a, b, beta=0)]
+        return tuple(made)
+
+    both(call)

@@ -94,7 +94,9 @@ def _add_each(c, a, b, beta, alpha):
     """As torch defines it for narrow dtypes: the sum is rounded after every matrix."""
     for x, y in zip(a.unbind(), b.unbind()):
         c, beta = addmm(c, x, y, beta=beta, alpha=alpha), 1
-    return c if len(a) else c * beta
+    if len(a):
+        return c
+    return c * beta if beta else torch.zeros_like(c)
 
 
 def _batches(a, b) -> bool:
