@@ -303,7 +303,9 @@ def reduction(w: Writer, x: str):
     if a is None or d.chance(5):
         return d.pick((f"{x}.sum()", f"{x}.float().mean()", f"{x}.amax()", f"{x}.sum().clone()")), False
     options = [f"{x}.sum({a}, keepdim={keep})", f"{x}.cumsum({a})", f"{x}.amax({a}, keepdim={keep})",
-               f"{x}.amin({a})", f"{x}.max({a}).values", f"{x}.sum()", f"{x}.cummax({a}).values"]  # fmt: skip
+               f"{x}.amin({a})", f"{x}.max({a}).values", f"{x}.sum()"]  # fmt: skip
+    if not t.is_complex():
+        options.append(f"{x}.cummax({a}).values")
     if t.is_floating_point():
         options += [f"{x}.mean({a}, keepdim={keep})", f"{x}.softmax({a})", f"{x}.log_softmax({a})",
                     f"{x}.logsumexp({a})",
@@ -325,7 +327,7 @@ def order(w: Writer, _):
         f"{x}.any({a})", f"{x}.all({a})", f"{x}.nonzero()", f"{x}.unique()", f"{x}.count_nonzero({a})",
         f"{x}.argsort({a}, stable=True, descending=True)", f"{x}.sort(0, stable=True, descending=True).values",
         f"torch.searchsorted({x}.flatten().sort()[0], {x})",
-        f"{x}.kthvalue({n}, {a}).values", f"{x}.flatten().bincount()", f"{x}.unique(return_inverse=True)[1]",
+        f"{x}.detach().kthvalue({n}, {a}).values", f"{x}.flatten().bincount()", f"{x}.unique(return_inverse=True)[1]",
     )), True  # fmt: skip
 
 
@@ -391,6 +393,8 @@ def indexed_write(w: Writer, x: str):
     a, number, seed = w.dim(x), w.number(x), d.below(1000)
     n, first = t.shape[a], t.shape[0]
     y = w.pick(lambda o: o.dtype == t.dtype and _broadcasts(o.shape, t.shape[1:]) and o.dim() < t.dim()) or number
+    if y in w.tensors and w.tensors[y].untyped_storage().data_ptr() == t.untyped_storage().data_ptr():
+        y = f"{y}.clone()"  # torch says nothing of elements that are read and written in one call
     mask = w.exact(lambda o: o.dtype is torch.bool and o.shape == t.shape)
     options = [
         f"{x}[{d.below(first)}] = {y}", f"{x}[1:] = {y}", f"{x}[..., ::2] = {number}", f"{x}[::2].add_({number})",

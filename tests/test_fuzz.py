@@ -1,11 +1,13 @@
 """Random programs against the CPU, and what more of them (`python -m tests.fuzz`) have found."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from tests import fuzz
+from tests import fuzz, needs
 
 PROGRAMS = 2000
 # A part of them has these dtypes and one more: every kernel is compiled for each dtype, which takes most of the time.
@@ -38,6 +40,17 @@ def same(program: fuzz.Program, compiled: bool = False) -> None:
 
 @pytest.mark.parametrize("dtype", MORE, ids=str)
 def test_random_programs(dtype):
+    first = 10_000 * (MORE.index(dtype) + 1)
+    for number in range(first, first + EACH):
+        same(fuzz.generate(fuzz.Dice(number), (*COMMON, dtype)))
+
+
+@pytest.mark.parametrize("dtype", MORE, ids=str)
+def test_programs_that_hypothesis_draws(dtype):
+    """It prefers numbers that it reads in the modules that are loaded: other programs in every process."""
+    if not os.environ.get("WEBGPU_FUZZ"):
+        needs.missing("hypothesis draws other programs each time, which is a search: run by hand with WEBGPU_FUZZ=1")
+
     @seed(MORE.index(dtype))
     @settings(max_examples=EACH, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
@@ -60,6 +73,10 @@ FOUND = {
     ),
     "a mask that is filled by itself": (
         False, "t0 = make((2, 3), torch.bool, 664)", "t1 = make((5,), torch.bool, 3)", "t0[t0] = 2", "t1[t1] = False",
+        "t2 = make((3, 65), torch.bool, 911)", "t3 = t2[None, 0]", "t3[t3] = 2",
+    ),
+    "an element that is set to itself": (
+        False, "t15 = make((), torch.float32, 0)", "t21 = t15.view(1).unsqueeze(-1).contiguous()", "t21[0] = t15",
     ),
 }  # fmt: skip
 

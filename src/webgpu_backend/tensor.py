@@ -326,6 +326,11 @@ def share_memory(*tensors: torch.Tensor) -> bool:
     return len({t.data_ptr() >> UID_BITS for t in tensors}) == 1
 
 
+def _steps(tensor: torch.Tensor) -> list[tuple[int, int]]:
+    """Sizes and strides of the dimensions in which there is a step."""
+    return [(s, st) for s, st in zip(tensor.shape, tensor.stride()) if s > 1]
+
+
 def overlap(a: torch.Tensor, b: torch.Tensor) -> str:
     """ "", "partial" or "full"; as torch has it, "" too where a layout with gaps makes it hard to tell."""
     if not (a.numel() and b.numel() and a.device == b.device and share_memory(a, b)):
@@ -336,7 +341,7 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> str:
     first, second = a.data_ptr(), b.data_ptr()
     last, end = first + a.numel() * a.element_size(), second + b.numel() * b.element_size()
     if first == second and last == end:
-        return "full" if a.stride() == b.stride() else "partial"
+        return "full" if _steps(a) == _steps(b) else "partial"
     return "partial" if first < end and second < last else ""
 
 
