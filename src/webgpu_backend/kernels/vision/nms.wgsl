@@ -78,7 +78,7 @@ fn main(@builtin(local_invocation_index) t: u32) {
 
 fn at(i: u32) -> bool {
     let word = i / 32u;
-    return ({{ kept("word", "u32") }} >> (i % 32u) & 1u) != 0u;
+    return (({{ kept("word", "u32") }} >> (i % 32u)) & 1u) != 0u;
 }
 {% include "text/by_index.wgsl" %}
 {% endif %}
