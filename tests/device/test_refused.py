@@ -345,6 +345,7 @@ def test_complex_quotients_of_nan():
         ),
         lambda d: torch.linalg.inv(torch.ones(3, device=d)),
         lambda d: torch.linalg.cholesky(torch.ones(2, 3, device=d)),
+        lambda d: torch.eye(-1, out=torch.ones(2, device=d)),
         lambda d: torch.linspace(0, 1j, 5, dtype=torch.float32, device=d),
         lambda d: torch.logspace(0j, 1, 5, dtype=torch.float32, device=d),
         lambda d: torch.tensor_split(torch.ones(3, device=d), torch.tensor([[1]]))[0],

@@ -3,6 +3,7 @@
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ... import tensor as T
 from ...ops.overlap import no_internal_overlap, no_overlap
 from ...ops.pointwise.elementwise import _scalar_name, resize_output
 
@@ -75,10 +76,7 @@ def check_results(overload, args: tuple, kwargs: dict, targets, results) -> None
         check_dtypes(overload, args, kwargs)
     for k, (target, result) in enumerate(zip(targets, results)):
         if target.device != result.device:
-            raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two devices, "
-                f"{result.device} and {target.device}!"
-            )
+            raise T.two_devices(f"aten::{name}", target.device, result.device)
         if target.dtype != result.dtype:
             want, got = _scalar_name(result.dtype), _scalar_name(target.dtype)
             if name in _WORDS:

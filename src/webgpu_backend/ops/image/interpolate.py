@@ -56,7 +56,7 @@ def _check(x: torch.Tensor, dims: int, output_size) -> None:
 
 
 @lru_cache(maxsize=256)
-def _blocks(mode: str, size: int, outs: int, scale: float) -> bool:
+def _repeats(mode: str, size: int, outs: int, scale: float) -> bool:
     """Whether each input has outputs of its own, as many as any other, by the kernels' own arithmetic."""
     if outs % size:
         return False
@@ -123,7 +123,7 @@ def _backward(mode, dims, grad, output_size, input_size, corners, scales, antial
     last = image_format(grad) is not torch.contiguous_format
     result = T.empty(sizes, grad.dtype, _last_strides(sizes) if last else None)
     numbers = _numbers(grad, sizes, grad.shape, dims, corners, scales)
-    whole = mode in _NEAREST and all(_blocks(mode, *one) for one in zip(*(numbers[k : k + 3] for k in (1, 4, 7))))
+    whole = mode in _NEAREST and all(_repeats(mode, *one) for one in zip(*(numbers[k : k + 3] for k in (1, 4, 7))))
     kernel = interpolate.kernel(
         mode, dims, corners, antialias, True, T.dtype_of(grad), last, _planes(grad), whole, caps()
     )

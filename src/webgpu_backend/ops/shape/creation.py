@@ -268,6 +268,11 @@ def eye_m(n, m, *, dtype=None, layout=None, device=None, pin_memory=None):
     return _eye(n, m, dtype)
 
 
+def _eye_into(out, n, m):
+    made = _eye(n, m, out.dtype)
+    return _into(out.resize_(made.shape), made)
+
+
 def _eye(n, m, dtype):
     for what, size in (("n", n), ("m", m)):
         if size < 0:
@@ -280,12 +285,12 @@ def _eye(n, m, dtype):
 
 @custom("eye.out")
 def eye_out(n, *, out):
-    return _into(out.resize_((n, n)), _eye(n, n, out.dtype))
+    return _eye_into(out, n, n)
 
 
 @custom("eye.m_out")
 def eye_m_out(n, m, *, out):
-    return _into(out.resize_((n, m)), _eye(n, m, out.dtype))
+    return _eye_into(out, n, m)
 
 
 @custom("kaiser_window")
