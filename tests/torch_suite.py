@@ -37,6 +37,17 @@ def _alarm(*_):
 def load(folder: Path, file: str):
     """The module of a test file, whose classes torch makes for each device while it is imported."""
     import torch  # noqa: F401  loads the backend
+    from torch.testing._internal import common_device_type
+
+    make = common_device_type.instantiate_device_type_tests
+
+    def for_this_too(tests, scope, *args, only_for=None, **rest):
+        """What is for CPU and CUDA alike is generic; some files name the devices that torch itself tests."""
+        if only_for and {"cpu", "cuda"} <= set(only_for):
+            only_for = (*only_for, "webgpu")
+        return make(tests, scope, *args, only_for=only_for, **rest)
+
+    common_device_type.instantiate_device_type_tests = for_this_too
 
     path = folder / file
     sys.path[:0] = [str(folder), str(path.parent)]

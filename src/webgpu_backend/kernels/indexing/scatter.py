@@ -159,8 +159,7 @@ def _store(dtype: DType, how: str, caps: Caps):
     else:
         lines = []
         place = "b_dst[at]"
-        joined = f"combine({_from_bits(dtype)}, v)"
-        next_ = joined if dtype.carrier == "u32" else f"bitcast<u32>({joined})"
+        next_ = _to_bits(dtype, f"combine({_from_bits(dtype)}, v)")
     lines += [
         f"var now = atomicLoad(&{place});",
         "loop {",
@@ -182,7 +181,15 @@ def atomic_add(dtype: DType, caps: Caps):
 
 
 def _from_bits(dtype: DType) -> str:
+    if dtype.name == "complex32":
+        return "unpack2x16float(now)"
     return "now" if dtype.carrier == "u32" else f"bitcast<{dtype.carrier}>(now)"
+
+
+def _to_bits(dtype: DType, value: str) -> str:
+    if dtype.name == "complex32":
+        return elements.bits(dtype, f"({value})")
+    return value if dtype.carrier == "u32" else f"bitcast<u32>({value})"
 
 
 # -- lists: for what no atomic can do
