@@ -215,3 +215,16 @@ def test_user_kernels_that_want_larger_tensors():
     kernel(u, y)  # as large as what was accepted: recorded with the rest
     assert gpu().queue.submits == submits
     assert y.tolist() == [41, 42, 43, 44]
+
+
+def test_the_log_stays_short_where_nothing_is_recorded(monkeypatch):
+    pool, log = gpu().pool, gpu().queue.log
+    torch.webgpu.synchronize()
+    monkeypatch.setattr("webgpu_backend.runtime.buffers.MOST_MARKS", 100)
+    monkeypatch.setattr(pool, "tidy_at", pool.allocations + 100)
+    for recorded in (False, True):
+        kept = torch.arange(3.0, device=D) + 1 if recorded else None
+        for _ in range(450):
+            torch.empty(3, device=D)
+        assert len(log) <= 110
+    assert kept.tolist() == [1, 2, 3]

@@ -10,6 +10,7 @@ from .native import NULL, checked, ffi, lib
 LARGE = 1 << 20  # from here on a free block of another class may serve
 WASTE = 4 / 3  # if it is at most so much larger: an optimizer's scratch then lies where activations were
 _FIRST = 1 << 12  # the uids below are the addresses of other devices' tensors, shifted: no block is found there
+MOST_MARKS = 1 << 16  # in the log, of blocks that were given out
 _numbering = Lock()
 USAGE = lib.WGPUBufferUsage_Storage | lib.WGPUBufferUsage_CopySrc | lib.WGPUBufferUsage_CopyDst
 
@@ -47,6 +48,7 @@ class Pool:
         self.lost: list[int] = []  # where blocks that were lost go when they are given back, to become free ones
         self._heaps: dict[int, list[int]] = {}  # the free lists of these
         self.log: list = []  # the queue's: which blocks were given out since which command
+        self.tidy_at = MOST_MARKS  # allocations after which the log is emptied, however few commands it has
         self.on_release = None  # called with the blocks about to be released
         self.dead: str | None = None
         self.generation = 0  # moves when a uid may stand for another block than before
@@ -75,17 +77,24 @@ class Pool:
 
     def take(self, nbytes: int, size: int) -> Block:
         """A block for the caller to put into a lease. `size` is size_class(nbytes), which its plan has at hand."""
+        count = self.allocations = self.allocations + 1
+        if count > self.tidy_at:
+            self._tidy()
         try:
             block = self.blocks[heappop(self.free[size])]
         except (KeyError, IndexError):
             block = self._create(nbytes, size)
         block.nbytes = nbytes
         self.log.append(block)
-        self.allocations += 1
         live = self.bytes_live = self.bytes_live + nbytes
         if live > self.bytes_peak:
             self.bytes_peak = live
         return block
+
+    def _tidy(self) -> None:
+        """A program that allocates and records nothing would make the log longer for ever."""
+        self.tidy_at = self.allocations + MOST_MARKS
+        self.queue.drop_log()
 
     def swap(self, lease: Lease, nbytes: int) -> Block:
         """Gives the lease a new block (a storage was resized); returns the old one, pooled but still readable."""
