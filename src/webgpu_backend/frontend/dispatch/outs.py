@@ -38,6 +38,24 @@ _UNCASTABLE = {
 }
 
 
+# Their names in C++, by which frexp calls them.
+_CALLED = {
+    torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16", torch.float32: "float", torch.float64: "double",
+    torch.uint8: "unsigned char", torch.int8: "signed char", torch.int16: "short int", torch.int32: "int",
+    torch.int64: "long int", torch.bool: "bool", torch.complex64: "c10::complex<float>",
+    torch.complex128: "c10::complex<double>",
+}  # fmt: skip
+
+
+def _check_frexp(source: torch.Tensor, mantissa: torch.Tensor, exponent: torch.Tensor) -> None:
+    if mantissa.dtype != source.dtype:
+        want, got = [_CALLED.get(t.dtype, t.dtype) for t in (source, mantissa)]
+        raise RuntimeError(f"torch.frexp() expects mantissa to have dtype {want} but got {got}")
+    if exponent.dtype is not torch.int32:
+        got = _CALLED.get(exponent.dtype, exponent.dtype)
+        raise RuntimeError(f"torch.frexp() expects exponent to have int dtype but got {got}")
+
+
 def _outline(x):
     if isinstance(x, torch.Tensor):
         return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
@@ -55,6 +73,8 @@ def check_dtypes(overload, args: tuple, kwargs: dict) -> None:
     key = (overload, *[(t.dtype, not t.dim()) for t in tensors])
     if key in _passed:
         return
+    if overload._schema.name == "aten::frexp":
+        return _check_frexp(args[0] if args else kwargs["self"], kwargs["mantissa"], kwargs["exponent"])
     given = [_wrapped(x, argument) for x, argument in zip(args, overload._schema.arguments)]
     try:
         overload(*tree_map(_outline, given), **tree_map(_outline, kwargs))

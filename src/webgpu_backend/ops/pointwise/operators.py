@@ -56,6 +56,8 @@ def _no_whole_quotient(inputs):
 
 
 def _one_dtype(inputs):
+    if any([torch.is_tensor(x) and x.is_complex() for x in inputs]):
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
     if inputs[0].dtype != inputs[1].dtype:
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
 
