@@ -465,3 +465,18 @@ def test_nothing_times_nan_is_added_nowhere(dtype):
         return tuple(made)
 
     both(call)
+
+
+@pytest.mark.parametrize("target", [torch.float32, torch.int64, torch.bool, torch.complex128])
+def test_imaginary_parts_that_are_lost_are_told_of(target):
+    numbers = torch.ones(7, 11, dtype=torch.complex64, device=D)
+    torch.set_warn_always(True)
+    try:
+        for call in (lambda: numbers[:, 1:].to(target), lambda: torch.ones(11, device=D).to(target).copy_(numbers[2])):
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                call()
+            lost = [w for w in found if "discards the imaginary part" in str(w.message)]
+            assert bool(lost) == (target in (torch.float32, torch.int64))
+    finally:
+        torch.set_warn_always(False)

@@ -228,3 +228,18 @@ def test_tables_larger_than_a_binding(dtype, width, small_bindings):
     same(copied, table, index, picked, tolerance=None)
     with pytest.raises(IndexError):
         table.to(DEVICE)[torch.tensor([rows]).to(DEVICE)].cpu()
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_sums_of_complex32():
+    index = torch.tensor([1, 1, 4, 1])
+
+    def sums(device):
+        at = index.to(device)
+        target = torch.arange(15.0).reshape(5, 3).to(torch.complex32).to(device)
+        value = (torch.arange(12.0).reshape(4, 3) * (1 - 0.5j)).to(torch.complex32).to(device)
+        results = target.index_add(0, at, value), target.index_put((at,), value, accumulate=True)
+        return [torch.view_as_real(r.cpu()) for r in results]
+
+    for expected, found in zip(sums("cpu"), sums(DEVICE)):
+        assert torch.equal(expected, found)

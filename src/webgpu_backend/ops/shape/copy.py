@@ -1,5 +1,6 @@
 """Copies: between host and device, and between layouts and dtypes on the device. Fills."""
 
+import warnings
 from functools import cached_property
 from struct import Struct
 
@@ -21,10 +22,23 @@ _KEEPS = (None, torch.preserve_format, torch.contiguous_format)  # what is conti
 _RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
+_told: list[bool] = []
+
+
+def _tell_of_lost_parts() -> None:
+    """Once in a process, as torch does; where all warnings are asked for, when a copy is planned."""
+    if not _told or torch.is_warn_always_enabled():
+        _told.append(True)
+        warnings.warn("Casting complex values to real discards the imaginary part", stacklevel=3)
+
+
 class _Copy(Elementwise):
     """A copy converts: the target's dtype rules, and nothing refuses the cast."""
 
     def _dtypes(self, inputs):
+        source, target = inputs[0], self.target
+        if torch.is_tensor(source) and source.is_complex() and not target.is_complex and target is not torch.bool:
+            _tell_of_lost_parts()
         return self.target, self.target
 
     def _check_cast(self, inputs, outs):
