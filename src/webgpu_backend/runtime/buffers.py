@@ -94,7 +94,7 @@ class Pool:
     def _tidy(self) -> None:
         """A program that allocates and records nothing would make the log longer for ever."""
         self.tidy_at = self.allocations + MOST_MARKS
-        self.queue.drop_log()
+        self.queue.flush()
 
     def swap(self, lease: Lease, nbytes: int) -> Block:
         """Gives the lease a new block (a storage was resized); returns the old one, pooled but still readable."""

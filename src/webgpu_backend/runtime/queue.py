@@ -355,11 +355,6 @@ class Queue:
         with self.lock:
             if self.encoder is not None or self.closed or self.void:
                 self._submit()
-
-    def drop_log(self) -> None:
-        """Submits what is recorded, after which the log is needed no more."""
-        with self.lock:
-            self.flush()
             self.log.clear()
 
     def _submit(self) -> None:
@@ -479,7 +474,7 @@ class Queue:
                 raise DeviceError(block.lost)
             self.bytes_uploaded += nbytes
             if self.encoder is None:
-                self.drop_log()  # a batch that was closed before an interrupt is not overtaken
+                self.flush()  # a batch that was closed before an interrupt is not overtaken
             if self.encoder is not None and self._is_used(block):
                 if nbytes <= ARENA_BYTES - self._arena_used:
                     self._write_staged(block, offset, pointer, nbytes)
