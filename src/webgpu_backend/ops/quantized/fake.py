@@ -105,6 +105,70 @@ def learnable_per_channel_backward(grad, self, scale, zero_point, axis, quant_mi
     return _gradients(grad, self, scales, zero, quant_min, quant_max, grad_factor, dims, scale.shape)
 
 
+# -- observed and rounded in one, for training
+
+_LEAST_SCALE = 6.1e-5  # of codes that torch chooses
+
+
+def _averaged(running: torch.Tensor, now: torch.Tensor, share: float, on: torch.Tensor) -> None:
+    """The moving average of an extreme; an infinite one is none yet."""
+    moved = torch.where(running.isinf(), now, running + share * (now - running))
+    running.copy_(torch.where(on, moved, running))
+
+
+def _chosen(least: torch.Tensor, most: torch.Tensor, low: int, high: int, symmetric: bool):
+    """Scales and zero points for values between extremes, as torch chooses them: zero has a code of its own."""
+    steps = high - low
+    if symmetric:
+        both = (least < 0) & (most > 0)
+        half = steps // 2
+        size = torch.maximum((least / -(half + 1)).abs(), (most / half).abs())
+        least, most = torch.where(both, -(half + 1) * size, least), torch.where(both, half * size, most)
+    least, most = least.clamp(max=0), most.clamp(min=0)
+    scale = (most - least) / steps
+    scale = torch.where((scale == 0) | (1 / scale).isinf(), 0.1, scale)
+    few = scale < _LEAST_SCALE  # then the extremes are moved apart with the scale
+    from_least, from_most = (
+        torch.where(few & ((least == 0) | (most == 0)), torch.where(x == 0, 0.0, float(side)), x / scale)
+        for x, side in ((least, -steps), (most, steps))
+    )
+    nearer = abs(low) + from_least.abs() < abs(high) + from_most.abs()
+    zero = torch.where(nearer, low - from_least, high - from_most)
+    if symmetric:
+        zero = torch.where((least < 0) & (most > 0), (low + high) / 2, zero)
+    return torch.where(few, _LEAST_SCALE, scale), zero.clamp(low, high).round()
+
+
+@custom("_fused_moving_avg_obs_fq_helper")
+def moving_average(
+    self, observer_on, fake_quant_on, running_min, running_max, scale, zero_point, averaging_const, quant_min,
+    quant_max, ch_axis, per_row_fake_quant=False, symmetric_quant=False,
+):  # fmt: skip
+    if ch_axis >= self.dim():
+        raise RuntimeError("Error in fused_moving_avg_obs_fake_quant_cpu: ch_axis must be < self.dim()")
+    if per_row_fake_quant and ch_axis != 0:
+        name = "fused_moving_avg_obs_fake_quant"
+        raise RuntimeError(f"Per-channel FakeQuant in {name} is only supported on axis == 0")
+    if not self.numel():
+        return self.clone(), torch.ones_like(self, dtype=torch.bool)
+    if per_row_fake_quant and not running_min.numel():
+        rows = self.shape[:1]
+        running_min.resize_(rows).fill_(torch.inf)
+        running_max.resize_(rows).fill_(-torch.inf)
+        scale.resize_(rows)
+        zero_point.resize_(rows)
+    wide = self.float()
+    extremes = wide.flatten(1).aminmax(dim=1) if per_row_fake_quant and self.dim() > 1 else wide.aminmax()
+    observed, rounded = observer_on.reshape(()) != 0, fake_quant_on.reshape(()) != 0
+    for running, now in zip((running_min, running_max), extremes):
+        _averaged(running, now.reshape(running.shape), averaging_const, observed)
+    for old, new in zip((scale, zero_point), _chosen(running_min, running_max, quant_min, quant_max, symmetric_quant)):
+        old.copy_(torch.where(rounded, new.to(old.dtype), old))
+    along = _along if per_row_fake_quant else lambda x, *_: x.reshape(()).float()
+    made, mask = _fake(self, along(scale, self, 0), along(zero_point, self, 0), quant_min, quant_max)
+    return torch.where(rounded, made, self), mask | ~rounded
+
+
 # -- torch's quantised dtypes
 
 
