@@ -227,9 +227,25 @@ def meta(sizes, strides, dtype: torch.dtype) -> Meta:
     if found is None:
         if len(_metas) > 8192:
             _metas.clear()
-        found = Meta(key[0], contiguous_strides(key[0]) if strides is None else key[1], dtype)
-        _metas[key] = found
+        steps = contiguous_strides(key[0]) if strides is None else key[1]
+        _check_sizes(key[0], steps, strides is None, dtype.itemsize)
+        found = _metas[key] = Meta(key[0], steps, dtype)
     return found
+
+
+def _check_sizes(sizes: tuple, strides: tuple, contiguous: bool, item: int) -> None:
+    """Raises what torch raises for a tensor that cannot be; its own check, deep in DLPack, would end the process."""
+    if len(sizes) != len(strides):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(sizes)}) must match dimensionality of strides ({len(strides)})"
+        )
+    for s in sizes:
+        if s < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(sizes)}")
+    backwards = any([s > 1 and st < 0 for s, st in zip(sizes, strides)])
+    if 0 not in sizes and (backwards or item * span(sizes, strides, 0)[1] >= 1 << 63):
+        given = "" if contiguous else f" and strides={list(strides)}"
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}{given}")
 
 
 def empty(sizes, dtype: torch.dtype, strides=None) -> torch.Tensor:
@@ -285,6 +301,7 @@ def as_strided(tensor: torch.Tensor, size, stride, storage_offset=None) -> torch
             last = None
             break
         last += (s - 1) * st
+    last = None if len(size) != len(stride) else last
     if last is None or (last + 1) * tensor.element_size() > tensor.untyped_storage().nbytes() or offset < 0:
         _check_view(tensor, size, stride, offset)
     if _inference() and not tensor.is_inference():
@@ -301,7 +318,7 @@ def element(tensor: torch.Tensor, k: int) -> torch.Tensor:
 def _check_view(tensor: torch.Tensor, size, stride, offset: int) -> None:
     """Raises what torch raises where sizes and strides leave the storage."""
     if len(size) != len(stride):
-        raise RuntimeError(f"mismatch in length of strides and shape: got {len(size)} sizes and {len(stride)} strides")
+        raise RuntimeError("mismatch in length of strides and shape")
     if any(st < 0 for st in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
     if any(s < 0 for s in size):

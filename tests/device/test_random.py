@@ -317,3 +317,15 @@ def test_uniform_in_half_precision_takes_all_values():
         assert 0.8 < ours.unique().numel() / theirs.unique().numel() < 1.25
         assert ours.min() >= 0 and ours.max() < 1
         close(ours.float(), 0.5, 12**-0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_dropout_hides_no_nan(dtype):
+    x = torch.full((70,), float("nan"), dtype=dtype, device=D)
+    x[35:] = float("inf")
+    found, kept = (t.cpu() for t in torch.native_dropout(x, 0.5, True))
+    assert found[:35].isnan().all() and torch.equal(found[35:].isnan(), ~kept[35:]) and kept.any() and not kept.all()
+    assert torch.native_dropout(x, 1.0, True)[0].isnan().all()
+    leaf = torch.ones(70, dtype=dtype, device=D, requires_grad=True)
+    torch.nn.functional.dropout(leaf, 0.5).backward(x)
+    assert leaf.grad[:35].isnan().all() and leaf.grad[35:].isnan().any()

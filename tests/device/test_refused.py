@@ -480,3 +480,47 @@ def test_imaginary_parts_that_are_lost_are_told_of(target):
             assert bool(lost) == (target in (torch.float32, torch.int64))
     finally:
         torch.set_warn_always(False)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.empty_strided((2,), (-1,), device=d),
+        lambda d: torch.empty_strided((2,), (), device=d),
+        lambda d: torch.empty_strided((-2,), (1,), device=d),
+        lambda d: torch.empty_strided((2,), (1 << 62,), device=d),
+        lambda d: torch.ones((), device=d).new_empty_strided((2,), ()),
+        lambda d: torch.ones(4, device=d).as_strided((1, 2), (1,)),
+        lambda d: torch.ones(4, device=d).as_strided((2,), (-1,)),
+        lambda d: torch.zeros(1 << 40, 1 << 40, device=d),
+        lambda d: torch.zeros((3, -2), device=d),
+        lambda d: torch.ones((3, -2), device=d),
+        lambda d: torch.arange(0, 1e30, device=d),
+        lambda d: torch.arange(0, 1, float("nan"), device=d),
+        lambda d: torch.tril_indices(2, 2, dtype=torch.float32, device=d),
+        lambda d: torch.complex(*[torch.ones(2, device=d)] * 2, out=torch.ones(2, device=d)),
+        lambda d: torch.polar(*[torch.ones(2, device=d)] * 2, out=torch.ones(2, device=d).to(torch.complex128)),
+    ],
+)
+def test_tensors_that_cannot_be(call):
+    ours, theirs = refused(call)
+    assert ours[:40] == theirs[:40]
+
+
+def test_strides_back_over_one_element_or_none():
+    for sizes in ((1,), (0,), (0, 3)):
+        strides = (-1,) * len(sizes)
+        expected = torch.empty_strided(sizes, strides).stride()
+        assert torch.empty_strided(sizes, strides, device=D).stride() == expected
+
+
+@pytest.mark.parametrize("dtype, low, to", [(torch.bfloat16, -300, 300), (torch.float32, 0, 1 << 30)])
+def test_warnings_for_random_numbers_that_are_not_exact(dtype, low, to):
+    for _ in range(2):
+        told = []
+        for device in ("cpu", D):
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                torch.empty(3, dtype=dtype, device=device).random_(low, to)
+            told.append([str(w.message).partition(" (Triggered")[0] for w in found])
+        assert told[0] == told[1] and told[0]

@@ -268,3 +268,17 @@ def test_results_lie_in_memory_as_the_cpus(call):
         there.copy_(x)
         want, got = call(x), call(there)
         assert torch.equal(got.cpu(), want) and got.stride() == want.stride()
+
+
+def test_cat_of_parts_of_channels_last_images_and_of_nothing():
+    image = torch.arange(24.0).reshape(2, 2, 3, 2).to(memory_format=torch.channels_last)
+
+    def joined(device):
+        x = image.to(device)
+        found = [torch.cat((x[:, :, :2], x[:, :, 1:]), dim=3), torch.cat((x[:, :, :2], x), dim=2)]
+        found.append(torch.cat((x, torch.ones(0, device=device))))
+        nothing = torch.ones(0, device=device)
+        return [*found, torch.cat([nothing, nothing], dim=1), torch.cat([nothing], dim=-3)]
+
+    for expected, result in zip(joined("cpu"), joined(DEVICE)):
+        assert torch.equal(expected, result.cpu()) and expected.stride() == result.stride()

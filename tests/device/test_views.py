@@ -185,3 +185,12 @@ def test_errors_are_torch_s(call):
             call(torch.zeros(4, 6, device=device))
         raised.append((type(error.value), str(error.value).split("\n")[0]))
     assert raised[0] == raised[1]
+
+
+def test_conjugates_are_made_of_conjugated_views():
+    x = torch.randn(4, 3, dtype=torch.complex64)
+    for view in (lambda x: x.conj(), lambda x: x.t()[1:].conj(), lambda x: torch._neg_view(x.conj()), lambda x: x):
+        expected = view(x).conj_physical()
+        found = view(x.to(D)).conj_physical()
+        assert torch.equal(expected, found.cpu()) and not found.is_conj()
+        assert torch.equal(torch._conj_physical(view(x)), torch._conj_physical(view(x.to(D))).cpu())

@@ -4,7 +4,7 @@ import torch
 
 from ... import tensor as T
 from ...kernels.layout import contiguous_strides
-from ...ops.shape.creation import check_made
+from ...ops.shape.creation import check_layout
 from ...ops.table import custom
 from ...plan.run import planning_here
 from ..device.storage import resize_storage
@@ -35,13 +35,13 @@ def _known(tensor: torch.Tensor) -> torch.Tensor:
 
 @custom("empty.memory_format")
 def empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
-    check_made(size, layout)
+    check_layout(layout)
     return _known(T.empty(size, _dtype(dtype), strides_for(size, memory_format)))
 
 
 @custom("empty_strided")
 def empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
-    check_made((), layout)
+    check_layout(layout)
     return _known(T.empty(size, _dtype(dtype), stride))
 
 

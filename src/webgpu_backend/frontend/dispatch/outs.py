@@ -6,6 +6,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ... import tensor as T
 from ...ops.overlap import no_internal_overlap, no_overlap
 from ...ops.pointwise.elementwise import _scalar_name, resize_output
+from ...ops.pointwise.operators import DTYPE_WORDS
 
 _passed: set[tuple] = set()
 _MOST = 4096
@@ -38,21 +39,12 @@ _UNCASTABLE = {
 }
 
 
-# Their names in C++, by which frexp calls them.
-_CALLED = {
-    torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16", torch.float32: "float", torch.float64: "double",
-    torch.uint8: "unsigned char", torch.int8: "signed char", torch.int16: "short int", torch.int32: "int",
-    torch.int64: "long int", torch.bool: "bool", torch.complex64: "c10::complex<float>",
-    torch.complex128: "c10::complex<double>",
-}  # fmt: skip
-
-
 def _check_frexp(source: torch.Tensor, mantissa: torch.Tensor, exponent: torch.Tensor) -> None:
     if mantissa.dtype != source.dtype:
-        want, got = [_CALLED.get(t.dtype, t.dtype) for t in (source, mantissa)]
+        want, got = [DTYPE_WORDS.get(t.dtype, t.dtype) for t in (source, mantissa)]
         raise RuntimeError(f"torch.frexp() expects mantissa to have dtype {want} but got {got}")
     if exponent.dtype is not torch.int32:
-        got = _CALLED.get(exponent.dtype, exponent.dtype)
+        got = DTYPE_WORDS.get(exponent.dtype, exponent.dtype)
         raise RuntimeError(f"torch.frexp() expects exponent to have int dtype but got {got}")
 
 

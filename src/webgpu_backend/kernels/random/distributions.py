@@ -124,8 +124,8 @@ def _dropout(dtype_name: str, caps: Caps) -> Program:
     lines = [*lines, "let bits = philox(counter, key);"]
     for k, c in enumerate("xyzw"):
         lines.append(f"let m{k} = !philox_bernoulli(bits.{c}, p.p);")
-        scaled = f"{lanes[k]} * {convert('p.scale', 'f32', own)}"
-        lines.append(f"let y{k} = select({convert('0.0', 'f32', own)}, {scaled}, m{k});")
+        factor = f"select(0.0, p.scale, m{k})"  # NaN and infinity times zero stay NaN
+        lines.append(f"let y{k} = {lanes[k]} * {convert(factor, 'f32', own)};")
     lines += elements.write4(dtype, "out", "g", [f"y{k}" for k in range(4)], caps)
     lines += elements.write4(BOOL, "mask", "g", [f"m{k}" for k in range(4)], caps)
     bindings = [

@@ -235,6 +235,11 @@ class Elementwise:
             result = promoted if kind in ("T", "bool") else _out_dtype(kind, promoted)
             if out.device.type != T.NAME:
                 raise T.two_devices(f"aten::{self.aten}", out.device)
+            if kind == "complex" and out.dtype != result:
+                raise RuntimeError(
+                    f"Expected object of scalar type {_scalar_name(result)} but got scalar type "
+                    f"{_scalar_name(out.dtype)} for argument 'out'"
+                )
             if kind != "bool" and not torch.can_cast(result, out.dtype):
                 raise RuntimeError(
                     f"result type {_scalar_name(result)} can't be cast to the desired output type "

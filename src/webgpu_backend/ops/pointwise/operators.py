@@ -203,7 +203,6 @@ unary("isfinite", "isfinite(a)", promote=B)
 unary("isposinf", "isinf(a) and a > 0", promote=B)
 unary("isneginf", "isinf(a) and a < 0", promote=B)
 unary("reciprocal", "recip(a)", promote=F, autocast="float32")
-unary("_conj_physical", "conj(a)")
 unary("conj_physical", "conj(a)")
 unary("frexp", "out0 = frexp_mantissa(a)\nout1 = frexp_exponent(a)", outputs=("T", "i32"))
 

@@ -1,6 +1,7 @@
 """Random numbers on the device: a kernel per distribution."""
 
 import math
+import warnings
 from struct import pack
 
 import torch
@@ -11,7 +12,9 @@ from ...kernels.random import distributions
 from ...kernels.reduce.reduction import Spec
 from ...plan import caps, launch, launch_ranges
 from ...plan.draws import MASK
+from ...plan.run import planning_here
 from ...runtime.errors import BindingTooLarge
+from ..pointwise.operators import DTYPE_WORDS
 from ..reduce.reduction import Reduction
 from ..shape.copy import dense, device_copy
 from ..table import binary, custom
@@ -180,6 +183,21 @@ def random_to_(self, to, *, generator=None):
     return random_from_(self, 0, to, generator=generator)
 
 
+def _tell_of_inexact(dtype: torch.dtype, low: int, to: int) -> None:
+    exact = _EXACT.get(dtype)
+    for name, value in (("from", low), ("to - 1", to - 1)):
+        if exact is not None and not -exact <= value <= exact:
+            if planning_here() is not None:
+                raise T.Unplannable  # it is told at every call
+            bits = exact.bit_length() - 1
+            warnings.warn(
+                f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations {DTYPE_WORDS[dtype]} can "
+                "support discrete uniform distribution only within this range. This warning will become an error in "
+                "version 1.7 release, please fix the code in advance",
+                stacklevel=3,
+            )
+
+
 @custom("random_.from")
 def random_from_(self, from_=None, to=None, *, generator=None, **named):
     low = named.get("from", from_)
@@ -195,6 +213,7 @@ def random_from_(self, from_=None, to=None, *, generator=None, **named):
         inside = least <= low and to - 1 <= _top(self.dtype)
     if low >= to or not inside:
         _refuse("random_", self.dtype, low, to)
+    _tell_of_inexact(self.dtype, low, to)
     return _whole_numbers(self, low, to - low, generator)
 
 
@@ -328,7 +347,7 @@ def _check_weights(self: torch.Tensor, several: bool) -> None:
 
 # -- dropout
 
-binary("native_dropout_backward", "where(b, a * scale, 0)", scalars=("scale",), types={"b": "bool"},
+binary("native_dropout_backward", "a * where(b, scale, 0)", scalars=("scale",), types={"b": "bool"},
        promote="int_to_float")  # fmt: skip
 
 
@@ -351,7 +370,7 @@ def native_dropout(input, p, train):
     if train is False or p == 0 or not input.numel():
         return input.clone(), torch.ones_like(input, dtype=torch.bool)
     if p == 1:
-        return torch.zeros_like(input), torch.zeros_like(input, dtype=torch.bool)
+        return input * 0.0, torch.zeros_like(input, dtype=torch.bool)  # NaN stays
     if input.storage_offset() % 4 or not dense(input) or input.is_neg():
         input = input.clone()  # its dimensions stay in their order
     strides = input.stride()

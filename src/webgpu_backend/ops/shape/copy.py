@@ -304,6 +304,12 @@ def clone(self, *, memory_format=None):
     return out
 
 
+@custom("_conj_physical", conj="direct")
+def conj_physical(self):
+    """Of a conjugated view too, which torch hands over as it is."""
+    return clone(self.conj())
+
+
 @custom("_lazy_clone", conj="direct")
 def lazy_clone(self):
     """Not lazy: torch's own would share the memory until one of both is written, and knows of no writes here."""

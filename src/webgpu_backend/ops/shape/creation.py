@@ -34,7 +34,7 @@ def _make(name: str, shape, dtype: torch.dtype, compute: str, source: str, scala
 def _compute(dtype: torch.dtype) -> str:
     """The carrier to count in."""
     if dtype not in T.DTYPES or dtype is torch.bool or dtype.is_complex:
-        raise NotImplementedError(f'"arange_cpu" not implemented for {str(dtype).removeprefix("torch.")!r}')
+        raise NotImplementedError(f'"arange_cpu" not implemented for {_scalar_name(dtype)!r}')
     return carrier(T.DTYPES[dtype], caps())
 
 
@@ -46,7 +46,7 @@ def _position(compute: str) -> str:
 
 
 def _arange(start, end, step, dtype):
-    if step == 0:
+    if not (step > 0 or step < 0):  # NaN is neither
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
@@ -60,6 +60,8 @@ def _arange(start, end, step, dtype):
         count = max(-(-(end - start) // step), 0)
     else:
         count = max(math.ceil((end - start) / step), 0)
+    if count >= 1 << 63:
+        raise RuntimeError("invalid size, possible overflow?")
     compute = _compute(dtype)
     source = f"start + {_position(compute)} * step"
     return _make("arange", (count,), dtype, compute, source, ("start", "step"), (start, step))
@@ -69,21 +71,19 @@ def _arange(start, end, step, dtype):
 
 
 def _filled(size, dtype: torch.dtype, layout, device, value) -> torch.Tensor:
-    check_made(size, layout)
+    check_layout(layout)
     return fill(T.empty(size, dtype), value)
 
 
-def check_made(size, layout) -> None:
-    """Raises what torch raises for a tensor that cannot be made."""
+def check_layout(layout) -> None:
     if layout is not None and layout is not torch.strided:
         raise NotImplementedError(f"webgpu: tensors of layout {layout} are not supported; use torch.strided")
-    for s in size:
-        if s < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(size)}")
 
 
 @custom("zeros")
 def zeros(size, *, dtype=None, layout=None, device=None, pin_memory=None):
+    if any([s < 0 for s in size]):
+        raise RuntimeError("zeros: Dimension size must be non-negative.")
     return _filled(size, dtype or torch.get_default_dtype(), layout, device, 0)
 
 
@@ -103,7 +103,7 @@ def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=N
 @custom("scalar_tensor", planned=False)
 def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=None):
     """A number too large for its dtype is infinite here, as on the CPU, where `full` refuses it."""
-    check_made((), layout)
+    check_layout(layout)
     host = torch.scalar_tensor(s, dtype=dtype)
     return fill(T.empty((), host.dtype), host.item())
 
@@ -315,7 +315,7 @@ def _kaiser(length: int, periodic: bool, beta: float, dtype, layout, device) -> 
         raise RuntimeError("kaiser_window requires non-negative window_length")
     if not (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError(f"kaiser_window expects floating point dtypes, got: {dtype}")
-    check_made((length,), layout)
+    check_layout(layout)
     if length < 2:
         return fill(T.empty((length,), dtype), 1)
     last = length if periodic else length - 1
@@ -330,7 +330,8 @@ def _triangle(rows: int, columns: int, offset: int, upper: bool, dtype) -> torch
     if rows < 0 or columns < 0:
         raise RuntimeError(f"{'row' if rows < 0 else 'col'} must be non-negative, got{rows if rows < 0 else columns}")
     if dtype not in (torch.int64, torch.int32):
-        raise RuntimeError(f'"tri{"u" if upper else "l"}_indices" not implemented for {dtype}')
+        name = "triu_indices" if upper else "tril_indices"
+        raise NotImplementedError(f'"{name}" not implemented for {_scalar_name(dtype)!r}')
     far = max(rows, columns) + 1
     offset = max(-far, min(far, offset))
 

@@ -37,7 +37,7 @@ def _cat_shape(tensors, dim: int) -> tuple[list[torch.Tensor], int, list[int]]:
             raise RuntimeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated")
     kept = [t for t in tensors if not _legacy(t)]
     if not kept:
-        return [], canonicalize_dim(1, dim), [0]
+        return [], 0, [0]  # whatever dimension is named
     first = kept[0]
     dim = canonicalize_dim(first.dim(), dim)
     shape = list(first.shape)
@@ -68,7 +68,7 @@ def cat(tensors, dim=0):
     if any(t.dtype != dtype for t in tensors):
         dtype = _common_dtype(tensors)
     parts, dim, shape = _cat_shape(tensors, dim)
-    out = T.empty(shape, dtype, _cat_strides(parts, shape))
+    out = T.empty(shape, dtype, _cat_strides(tensors, shape))
     if len(parts) > 1 and not out.is_contiguous():
         _copy_parts(parts, dim, out)
         return out
@@ -76,12 +76,11 @@ def cat(tensors, dim=0):
     return out
 
 
-def _cat_strides(parts, shape):
-    """torch keeps channels_last where every input has it."""
-    if parts and len(shape) in (4, 5) and not parts[0].is_contiguous():
-        form = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
-        if all(t.is_contiguous(memory_format=form) for t in parts):
-            return torch.empty(shape, device="meta", memory_format=form).stride()
+def _cat_strides(tensors, shape):
+    """torch keeps channels_last where the strides of every input are like that."""
+    forms = {image_format(t) for t in tensors}
+    if len(forms) == 1 and (form := forms.pop()) is not torch.contiguous_format and len(shape) == tensors[0].dim():
+        return torch.empty(shape, device="meta", memory_format=form).stride()
     return None
 
 
