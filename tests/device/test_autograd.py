@@ -248,3 +248,14 @@ def test_tangents_through_attention_and_recurrent_layers():
             found.append([forward.unpack_dual(y).tangent.cpu() for y in (layer(dual)[0], out)])
     for got, expected in zip(found[1], found[0]):
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_second_gradients_of_complex_products():
+    def second(device):
+        a = torch.linspace(-1, 1, 60).to(torch.complex64).mul(1 - 2j).view(3, 4, 5).to(device).requires_grad_()
+        b = torch.linspace(1, 2, 10).to(torch.complex64).add(1j).view(5, 2).to(device).requires_grad_()
+        first = torch.autograd.grad((a @ b).abs().sum(), (a, b), create_graph=True)
+        return torch.autograd.grad(first[0].abs().sum() + first[1].abs().sum(), (a, b))
+
+    for expected, found in zip(second("cpu"), second("webgpu")):
+        torch.testing.assert_close(found.cpu(), expected)

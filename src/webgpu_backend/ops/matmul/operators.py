@@ -211,13 +211,15 @@ def _broadcast(a, b):
 
 
 def differentiable_matmul(self, other):
-    """Torch's own formula refuses complex numbers, so the gradient of batches is ours."""
+    """Torch's own formula refuses complex numbers, so the gradient of batches is ours. That of linear's gradient is
+    torch's, and refuses them: a complex product with one matrix is left to the composite."""
     left, right = self.dim(), other.dim()
     if left == 2 and right == 2:
         return torch.mm(self, other)
     if left >= 3 and right >= 3:
         return Batches.apply(*[x.resolve_conj().resolve_neg() for x in (self, other)])
-    if left >= 3 and right == 2 and self.shape[-1] == other.shape[0] and self.dtype == other.dtype:
+    fits = left >= 3 and right == 2 and self.shape[-1] == other.shape[0] and self.dtype == other.dtype
+    if fits and not self.is_complex():
         return torch.nn.functional.linear(self, other.t())
     raise Unsupported("webgpu: matmul of these ranks is torch's composite")
 
