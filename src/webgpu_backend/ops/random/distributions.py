@@ -191,9 +191,9 @@ def _tell_of_inexact(dtype: torch.dtype, low: int, to: int) -> None:
                 raise T.Unplannable  # it is told at every call
             bits = exact.bit_length() - 1
             warnings.warn(
-                f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations {DTYPE_WORDS[dtype]} can "
-                "support discrete uniform distribution only within this range. This warning will become an error in "
-                "version 1.7 release, please fix the code in advance",
+                f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations {DTYPE_WORDS[dtype]} "
+                "can support discrete uniform distribution only within this range. This warning will become an error "
+                "in version 1.7 release, please fix the code in advance",
                 stacklevel=3,
             )
 
