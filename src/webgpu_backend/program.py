@@ -57,10 +57,12 @@ class Step:
 
     `draw` is the byte of the parameters from which a random stream's place stands (sixteen bytes, filled in at each
     run), `turned` the parameters that walk memory backwards where that is worth it, `meaning` what an elementwise step
-    computes, enough to plan it again as part of another, or how many rows of lists a step has.
+    computes, enough to plan it again as part of another, or how many rows of lists a step has. `moved`: it copies bytes
+    from one buffer to another and does nothing else (from where, to where, how many), on an adapter that does this
+    faster by a command; its program is then one that no other step has.
     """
 
-    __slots__ = ("program", "params", "grid", "bindings", "draw", "turned", "meaning")
+    __slots__ = ("program", "params", "grid", "bindings", "draw", "turned", "meaning", "moved")
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class Step:
         draw: int | None = None,
         turned: bytes | None = None,
         meaning: Any = None,
+        moved: tuple[int, int, int] | None = None,
     ):
         self.program = program
         self.params = params
@@ -79,6 +82,7 @@ class Step:
         self.draw = draw
         self.turned = turned
         self.meaning = meaning
+        self.moved = moved
 
     def followed(self, tail: bytes) -> "Step":
         """The step with more parameters behind its own."""

@@ -53,6 +53,23 @@ def all_reduce_async(device):
 
 
 @call
+def all_reduce_large(device):
+    """Several at once, in memory that the ones before have used."""
+    found = []
+    for turn in range(3):
+        last = [mine(device, 300_000) + i + turn for i in range(3)]
+        works = [dist.all_reduce(t, async_op=True) for t in last]
+        for work in works:
+            work.wait()
+        found += last
+    gathered = empty(device, 300_000 * size())
+    dist.all_gather_into_tensor(gathered, mine(device, 300_000))
+    with torch.inference_mode():
+        dist.all_reduce(last[0])
+    return [*found, gathered]
+
+
+@call
 def all_reduce_strided(device):
     base = empty(device, 2, 3)
     base[:, 1] = dist.get_rank() + 1

@@ -62,7 +62,8 @@ class Capture:
                 raise BindingTooLarge(f"{step.program.name}: a tensor of {buffer.size} bytes does not fit one binding")
         if draw is not None:
             self.drawn[len(self.steps)] = draw
-        kept = Step(step.program, params, step.grid, (), step.draw if draw is not None else None)
+        where = step.draw if draw is not None else None
+        kept = Step(step.program, params, step.grid, (), where, moved=step.moved)
         self.steps.append((kept, buffers))
 
     def draw(self, stream, elements: int) -> PlannedDraw:

@@ -93,7 +93,8 @@ class Planning:
             turned += params[len(step.params) :]
         if draw is not None:
             self.drawn[len(self.steps)] = draw
-        kept = Step(step.program, params, step.grid, (), step.draw if draw is not None else None, turned, step.meaning)
+        where = step.draw if draw is not None else None
+        kept = Step(step.program, params, step.grid, (), where, turned, step.meaning, step.moved)
         self.steps.append((kept, buffers))
 
     def draw(self, stream, elements: int) -> PlannedDraw:

@@ -126,7 +126,9 @@ class Queue:
                     pipeline = self.compiled[step.program]
                     group = pipeline.groups[buffers]
                 except KeyError:
-                    pipeline, group = self._prepare(step.program, buffers)
+                    if step.moved is not None and self._move(step, buffers):
+                        return
+                    pipeline, group = self._prepare(step, buffers)
                 encoder = self.pass_
                 if encoder is None:
                     encoder = self._begin()
@@ -194,14 +196,29 @@ class Queue:
                 getattr(self, f"_{what}")(*buffers, *detail)
             self.flush()
 
-    def _prepare(self, program: Program, buffers: tuple):
+    def _move(self, step: Step, buffers: tuple) -> bool:
+        """Copies by a command what a step would copy by a kernel: not where somebody watches the kernels, and not
+        where one would be refused."""
+        if self.recording is not None:
+            return False
+        if any([type(b) is not Block or b.lost or b.pool is not self.pool for b in buffers]):
+            return False
+        self._copy(*buffers, *step.moved)
+        self.count += 1
+        if self.count >= self.limit:
+            self.limit = min(2 * self.count, LARGEST_BATCH)
+            self.flush()
+        return True
+
+    def _prepare(self, step: Step, buffers: tuple):
         """What record looks up: compiles and binds what is new."""
-        pipeline = self.compiled.get(program)
+        pipeline = self.compiled.get(step.program)
         if pipeline is None:
-            pipeline = self.pipelines.find(program)
+            pipeline = self.pipelines.find(step.program)
             if len(self.compiled) >= self.pipelines.most:  # programs of the same text, which are gone perhaps
                 self.compiled.clear()
-            self.compiled[program] = pipeline
+            if step.moved is None:  # what a command may do is asked about each time
+                self.compiled[step.program] = pipeline
         group = pipeline.groups.get(buffers)
         return pipeline, self._bind(pipeline, buffers) if group is None else group
 

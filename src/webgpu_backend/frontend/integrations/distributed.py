@@ -7,6 +7,7 @@ call the same operator on the CPU, and copy what it has written back to the devi
 import warnings
 from dataclasses import dataclass
 from functools import wraps
+from threading import Lock
 
 import torch
 from torch.utils._pytree import tree_map
@@ -54,12 +55,46 @@ def _tensors(value) -> list[torch.Tensor]:
     return [value] if isinstance(value, torch.Tensor) else [t for item in value for t in _tensors(item)]
 
 
+class _Rooms:
+    """Large host memory that collectives have used and the next may use: the system would hand it out page by page,
+    which takes as long as filling it."""
+
+    LARGE, MOST = 1 << 20, 512 << 20  # bytes of one, and of all that wait
+
+    def __init__(self):
+        self.free: dict[tuple, list[torch.Tensor]] = {}
+        self.held = 0
+        self.lock = Lock()  # works end on gloo's threads
+
+    def take(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Room for a tensor of the device."""
+        with self.lock:
+            waiting = self.free.get((tensor.dtype, tensor.numel()))
+            found = waiting.pop() if waiting else None
+            if found is not None:
+                self.held -= found.nbytes
+        if found is None:
+            with torch.inference_mode(False):  # it may be written in or outside that mode
+                found = torch.empty(tensor.numel(), dtype=tensor.dtype)
+        return found.view(tensor.shape)
+
+    def give(self, room: torch.Tensor) -> None:
+        """Nobody uses it any more."""
+        with self.lock:
+            if self.LARGE <= room.nbytes <= self.MOST - self.held:
+                self.held += room.nbytes
+                self.free.setdefault((room.dtype, room.numel()), []).append(room.view(-1))
+
+
+_rooms = _Rooms()
+
+
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().cpu().contiguous()
+    return _rooms.take(tensor).copy_(tensor.detach())
 
 
 def _room(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty(tensor.shape, dtype=tensor.dtype)
+    return _rooms.take(tensor)
 
 
 def _is_root(args: tuple, names: list[str], written: Written | None) -> bool:
@@ -120,6 +155,9 @@ def _returned(work, ours: list[torch.Tensor], theirs: list[torch.Tensor], receiv
         with torch.no_grad():
             for to, source in zip(ours, theirs):
                 to.copy_(source.view(to.shape))
+        for room in theirs:
+            _rooms.give(room)
+        theirs.clear()
         return ours
 
     def reduced(done: torch.futures.Future) -> list[torch.Tensor]:

@@ -1,9 +1,11 @@
 """Elementwise kernels: one expression over any dtypes, layouts and broadcasts."""
 
+from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from ...dtypes import UINT32, DType
-from ...program import Caps, Step
+from ...program import Caps, Program, Step
 from ..layout import View, broadcast_strides, collapse, contiguous_strides, grid, numel, order_by, spread
 from ..text import elements
 from ..text.numbers import packed
@@ -15,6 +17,8 @@ __all__ = ["Recipe", "Spec", "plan"]
 # Bytes from which every second call that walks memory straight on walks it backwards: what the one before touched last
 # is in the cache. An H200 (50 MB of it) gains 7 % with operands of 128 MiB, 3 % with 256.
 TURNED = 32 << 20
+# Bytes from which a software adapter copies memory by a command: it takes a quarter of the time of a kernel.
+MOVED = 64 << 10
 
 
 class Recipe(NamedTuple):
@@ -41,9 +45,11 @@ def plan(
     follow its parameters. An input of None is a number. `owned[k]`: padding after output k may be written.
     `aliases[i]`: the output that shares input i's buffer and layout, bound once.
     """
+    moved = None
     if spec.name == "copy" and spec.source == "a":
         inputs, outputs = _as_words(inputs[0], outputs[0], owned[0])
         compute = outputs[0].dtype
+        moved = None if aliases[0] is not None else _moved(inputs[0], outputs[0], caps)
     slots = tuple([i for i, v in enumerate(inputs) if v is None])
     tensors = [i for i, v in enumerate(inputs) if v is not None]
     shared = [aliases[i] for i in tensors]
@@ -54,7 +60,10 @@ def plan(
     recipe = None
     if len(outputs) == 1 and not any(a is not None for a in aliases):
         recipe = Recipe(spec, compute, tuple(inputs), outputs[0], owned[0], len(params))
-    return Step(program, params, groups, tuple(bound), turned=laid.turned(groups), meaning=recipe), packers
+    step = Step(program, params, groups, tuple(bound), turned=laid.turned(groups), meaning=recipe, moved=moved)
+    if moved is not None:
+        step.program = _mover(program)
+    return step, packers
 
 
 class _Laid:
@@ -140,12 +149,33 @@ def _as_words(source: View, target: View, owned: bool) -> tuple[list[View], list
     same order: a thread then has sixteen bytes in place of four elements."""
     item, n = target.dtype.size, numel(target.sizes)
     as_they_are = [source], [target]
-    if not (target.dtype.packed or item >= 8) or source[:3] != target[:3] or not (n * item % 4 == 0 or owned):
+    if not (target.dtype.packed or item >= 8) or not _same_run(source, target) or not (n * item % 4 == 0 or owned):
         return as_they_are
-    walk = order_by(target.sizes, target.strides)
-    dims, strides = collapse([target.sizes[d] for d in walk], [[target.strides[d] for d in walk]])
-    if len(dims) > 1 or (n > 1 and strides[0][0] != 1) or source.offset * item % 4 or target.offset * item % 4:
+    if source.offset * item % 4 or target.offset * item % 4:
         return as_they_are
     words = (-(-n * item // 4),)
     source, target = (View(UINT32, words, (1,), v.offset * item // 4) for v in (source, target))
     return [source], [target]
+
+
+def _same_run(source: View | None, target: View) -> bool:
+    """Both views are one run of memory, in the same order."""
+    if source is None or source[:3] != target[:3]:
+        return False
+    walk = order_by(target.sizes, target.strides)
+    dims, strides = collapse([target.sizes[d] for d in walk], [[target.strides[d] for d in walk]])
+    return len(dims) <= 1 and (numel(target.sizes) == 1 or strides[0][0] == 1)
+
+
+def _moved(source: View | None, target: View, caps: Caps) -> tuple[int, int, int] | None:
+    """What a command could copy in the place of a kernel, where that is faster."""
+    nbytes = numel(target.sizes) * target.dtype.size
+    if caps.kind == "gpu" or nbytes < MOVED or target.dtype.size % 4 or not _same_run(source, target):
+        return None
+    return source.offset * target.dtype.size, target.offset * target.dtype.size, nbytes
+
+
+@cache
+def _mover(program: Program) -> Program:
+    """The same text for steps that a command may do: programs that the queue finds compiled it does dispatch."""
+    return replace(program)
