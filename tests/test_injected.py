@@ -102,7 +102,7 @@ def test_no_memory_for_a_staging_buffer(monkeypatch):
         raise DeviceError("Not enough memory left")
 
     torch.webgpu.synchronize()
-    monkeypatch.setattr(gpu().queue, "_staging", {})
+    monkeypatch.setattr(gpu().queue._transfer, "small", {})
     with monkeypatch.context() as patch:
         patch.setattr(type(gpu().pool), "create_buffer", refuse)
         with pytest.raises(RuntimeError, match="Not enough memory"):

@@ -107,7 +107,6 @@ class Queue:
         self._ring_group = None
         self._arena = None
         self._arena_used = 0
-        self._staging: dict[int, object] = {}
         self.watched: dict[tuple, bytes] = {}  # kernels that may report a bad index, recorded since the last look
         self._faults: Block | None = None
         self._transfer = transfer.Transfer(self)
@@ -197,11 +196,9 @@ class Queue:
             self.flush()
 
     def _move(self, step: Step, buffers: tuple) -> bool:
-        """Copies by a command what a step would copy by a kernel: not where somebody watches the kernels, and not
-        where one would be refused."""
-        if self.recording is not None:
-            return False
-        if any([type(b) is not Block or b.lost or b.pool is not self.pool for b in buffers]):
+        """Copies by a command, not by a kernel, unless somebody watches kernels or this one would be refused."""
+        plain = [type(b) is Block and not b.lost and b.pool is self.pool for b in buffers]
+        if self.recording is not None or not all(plain):
             return False
         self._copy(*buffers, *step.moved)
         self.count += 1
@@ -565,14 +562,14 @@ class Queue:
         watched = dict(self.watched)
         if watched:
             end += faults.BYTES
-        wanted, staging = self._staging_for(end)
+        wanted, staging = self._transfer.small_stage(end)
         encoder = self._open_encoder()
         lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, block.handle, offset, staging, 0, size)
         if watched:
             lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, self._faults.handle, 0, staging, size, faults.BYTES)
         self._submit()
         if self.refused is not None:  # the copies too
-            self._staging[wanted] = staging
+            self._transfer.small[wanted] = staging
             self.raise_refused()
         status = self._status
         status[0] = 0
@@ -592,24 +589,12 @@ class Queue:
         ffi.memmove(target, mapped, nbytes)
         words = struct.unpack(f"<{faults.WORDS}I", ffi.buffer(mapped + size, faults.BYTES)) if watched else (0,)
         lib.wgpuBufferUnmap(staging)
-        self._staging[wanted] = staging
+        self._transfer.small[wanted] = staging
         if watched:
             self.watched.clear()
         if words[0]:
             self.clear(self._faults, 0, faults.BYTES)
             raise faults.raised(words, watched)
-
-    def _staging_for(self, size: int):
-        """A size class and a buffer of it, which is the reader's until it is unmapped again: a wait may be interrupted,
-        and work on a mapped buffer ends the process."""
-        wanted = 4096
-        while wanted < size:
-            wanted *= 8
-        found = self._staging.pop(wanted, None)
-        if found is None:
-            usage = lib.WGPUBufferUsage_MapRead | lib.WGPUBufferUsage_CopyDst
-            found = self.pool.create_buffer(wanted, usage)
-        return wanted, found
 
 
 unbroken.add(Queue._close.__code__)

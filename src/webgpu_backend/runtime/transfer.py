@@ -1,5 +1,5 @@
-"""Large copies between host and device: a few staging buffers, filled or emptied by several threads while the device
-works on the others. `write_buffer` and a single mapped buffer reach a third of this."""
+"""Copies between host and device. Large ones go through a few staging buffers, filled or emptied by several threads
+while the device works on the others: `write_buffer` and a single mapped buffer reach a third of this."""
 
 import ctypes
 import os
@@ -49,6 +49,7 @@ class Transfer:
         self.queue = queue
         self.threads: ThreadPoolExecutor | None = None
         self.stages: dict[int, list[_Stage]] = {}
+        self.small: dict[int, Any] = {}  # buffers for short reads, by size
 
     def upload(self, block: Any, offset: int, address: int, nbytes: int) -> None:
         """Host to device, after all that was submitted; the batch must be empty."""
@@ -75,6 +76,18 @@ class Transfer:
         finally:
             for stage in stages:
                 stage.release()
+
+    def small_stage(self, size: int) -> tuple[int, Any]:
+        """A size class and a buffer of it, which is the reader's until it is unmapped again: a wait may be interrupted,
+        and work on a mapped buffer ends the process."""
+        wanted = 4096
+        while wanted < size:
+            wanted *= 8
+        found = self.small.pop(wanted, None)
+        if found is None:
+            usage = lib.WGPUBufferUsage_MapRead | lib.WGPUBufferUsage_CopyDst
+            found = self.queue.pool.create_buffer(wanted, usage)
+        return wanted, found
 
     def _stages(self, mode: int) -> list[_Stage]:
         found = self.stages.get(mode)
