@@ -121,7 +121,7 @@ def test_odd_heads_take_the_composite():
 
 def test_few_queries_divide_the_keys(path, monkeypatch):
     monkeypatch.setattr(single, "ENOUGH", {"gpu": 64, "cpu": 64})
-    monkeypatch.setattr(single, "SPLIT_KEYS", 64)
+    monkeypatch.setattr(single, "SPLIT_KEYS", {False: 64, True: 64})
     check((2, 4, 1, 16), (2, 2, 300, 16), enable_gqa=True, grad=False)
     check((1, 4, 3, 16), (1, 2, 300, 16), enable_gqa=True, mask=torch.rand(1, 4, 3, 300) > 0.4)
     check((1, 4, 3, 16), (1, 2, 300, 16), enable_gqa=True, is_causal=True, grad=False)

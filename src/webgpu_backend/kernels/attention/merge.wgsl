@@ -1,26 +1,50 @@
 {% include "text/interface.wgsl" %}
+{% set slices = 128 // lanes %}
+var<workgroup> tops: array<f32, {{ slices }}>;
+var<workgroup> totals: array<f32, {{ slices }}>;
+var<workgroup> sums: array<vec4<f32>, 128>;
 
-// The parts of each row, every one with its own maximum and sum, brought to one maximum and added up.
-@compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let i = gid.x + gid.y * nwg.x * 64u;
-    if (i >= p.rows * p.v4) {
+// The parts of a row, every one with its own maximum and sum, brought to one maximum and added up: {{ slices }} at a time,
+// each by {{ lanes }} threads with four elements or none.
+@compute @workgroup_size(128)
+fn main(
+    @builtin(local_invocation_index) lid: u32,
+    @builtin(workgroup_id) wid: vec3<u32>,
+    @builtin(num_workgroups) nwg: vec3<u32>,
+) {
+    let row = wid.x + wid.y * nwg.x;
+    if (row >= p.rows) {
         return;
     }
-    let row = i / p.v4;
-    let e = i % p.v4;
+    let e = min(lid % {{ lanes }}u, p.v4 - 1u);
+    let slice = lid / {{ lanes }}u;
     var top = -1.0e38;
-    for (var k = 0u; k < p.splits; k++) {
-        top = max(top, part_stats[row * p.splits + k].x);
-    }
     var total = 0.0;
     var sum = vec4<f32>(0.0);
-    for (var k = 0u; k < p.splits; k++) {
+    for (var k = slice; k < p.splits; k += {{ slices }}u) {
         let at = row * p.splits + k;
         let part = part_stats[at];
-        let fade = exp2(part.x - top);
-        total += fade * part.y;
-        sum += fade * part_out[at * p.v4 + e];
+        let now = max(top, part.x);
+        let fade = exp2(top - now);
+        let share = exp2(part.x - now);
+        total = total * fade + share * part.y;
+        sum = sum * fade + share * part_out[at * p.v4 + e];
+        top = now;
+    }
+    tops[slice] = top;
+    totals[slice] = total;
+    sums[lid] = sum;
+    workgroupBarrier();
+    if (lid >= p.v4) {
+        return;
+    }
+    for (var i = 1u; i < {{ slices }}u; i++) {
+        let now = max(top, tops[i]);
+        let fade = exp2(top - now);
+        let share = exp2(tops[i] - now);
+        total = total * fade + share * totals[i];
+        sum = sum * fade + share * sums[i * {{ lanes }}u + e];
+        top = now;
     }
     let r = sum * select(1.0 / total, 0.0, total == 0.0);
     if (e == 0u) {

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ...dtypes import DType
 from ...program import Caps, Program, Step
-from ..layout import grid, spread
+from ..layout import spread
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import Binding, render_program
@@ -42,7 +42,7 @@ class Tile(NamedTuple):
 # eight apart.
 TILES = {
     "forward": (Tile(64, 32, 4, 4, 32, 4), Tile(32, 32, 4, 4, 32)),
-    "few": (Tile(8, 64, 1, 8, 64), Tile(8, 32, 1, 4, 32)),
+    "few": (Tile(8, 64, 1, 4, 64, 4), Tile(8, 32, 1, 4, 32)),
     "queries": (Tile(64, 64, 4, 8, 32, 4), Tile(64, 32, 4, 4, 32, 4), Tile(32, 32, 4, 4, 32)),
     "keys": (Tile(64, 32, 4, 4, 32, 8), Tile(32, 32, 4, 4, 32)),
     "all": (Tile(64, 64, 4, 8, 32, 4),),
@@ -54,7 +54,7 @@ MAX_HEAD = 256
 FEW = 32
 # Workgroups from which a GPU is full: below, the keys of the forward pass are divided.
 ENOUGH = {"gpu": 264, "cpu": 0}
-SPLIT_KEYS = 256  # least keys of a part
+SPLIT_KEYS = {False: 256, True: 64}  # least keys of a part; of few queries
 
 
 class Strides(NamedTuple):
@@ -123,7 +123,7 @@ def plan(
     splits, chunk = 1, shape.s
     if mode == "forward":
         wanted = -(-ENOUGH[caps.kind] // (blocks * shape.batch * heads))
-        chunk = -(-shape.s // max(1, min(wanted, shape.s // SPLIT_KEYS)))
+        chunk = -(-shape.s // max(1, min(wanted, shape.s // SPLIT_KEYS[few])))
         chunk = -(-chunk // tile.cols) * tile.cols
         splits = -(-shape.s // chunk)
     sequences = shape.batch * heads * splits
@@ -152,7 +152,8 @@ def plan_merge(shape: Shape, dtype: DType, splits: int, caps: Caps) -> Step:
     """Joins the parts of the keys. Bindings: the parts' statistics and sums, the rows' log-sum-exps, the output."""
     rows = shape.batch * shape.heads * shape.l
     params = packed([rows, shape.v // 4, splits])
-    return Step(_merge_program(dtype, caps), params, grid(rows * shape.v // 4, caps, 64))
+    lanes = 1 << (shape.v // 4 - 1).bit_length()
+    return Step(_merge_program(dtype, lanes, caps), params, spread(rows, caps))
 
 
 def mask_kind(mask: DType | None) -> str:
@@ -199,16 +200,17 @@ def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, few, split,
 
 
 @cache
-def _merge_program(dtype: DType, caps: Caps) -> Program:
+def _merge_program(dtype: DType, lanes: int, caps: Caps) -> Program:
     bindings = [
         ("part_stats", "read", "array<vec2<f32>>"),
         ("part_out", "read", "array<vec4<f32>>"),
         ("stats", "read_write", "array<f32>"),
         ("out", "read_write", elements.array_type(dtype, "v", caps)),
     ]
+    write = elements.write4(dtype, "out", "row * p.v4 + e", ["r.x", "r.y", "r.z", "r.w"], caps)
     return render_program(
-        f"attention_merge_{dtype.short}", "attention/merge.wgsl", ["rows", "v4", "splits"], bindings, caps,
-        write4=" ".join(elements.write4(dtype, "out", "i", ["r.x", "r.y", "r.z", "r.w"], caps)),
+        f"attention_merge_{dtype.short}_{lanes}", "attention/merge.wgsl", ["rows", "v4", "splits"], bindings, caps,
+        lanes=lanes, write4=" ".join(write),
     )  # fmt: skip
 
 
