@@ -10,6 +10,7 @@ from functools import partial
 import torch
 
 from ... import tensor as T
+from ...ops.pointwise.elementwise import _scalar_name
 from ...plan.places import placed
 
 aten = torch.ops.aten
@@ -18,6 +19,15 @@ _PARTS = (
     "_indices", "_values", "_nnz", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "indices", "values",
     "_dimI", "_dimV",
 )  # fmt: skip
+# torch's own code for these is made of calls of the tensors' parts. (What reads elements through a pointer must not be
+# here: `index_select`, `_sparse_softmax`, products of two sparse tensors.)
+_MADE_OF_PARTS = (
+    "abs", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "erfinv", "expm1", "floor", "frac", "isinf",
+    "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "neg", "rad2deg", "relu", "round", "sgn", "sign", "signbit",
+    "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "conj_physical", "threshold_backward", "any", "zero", "norm",
+    "narrow_copy", "cat", "permute", "sum", "pow", "unsqueeze", "view_as_real", "sparse_resize", "resize_as_sparse",
+    "sparse_resize_and_clear", "floor_divide", "copy_sparse_to_sparse", "copy", "native_norm",
+)  # fmt: skip
 _KERNELS: dict[str, Callable] = {}
 
 
@@ -25,6 +35,8 @@ def register(library: torch.library.Library) -> None:
     for name in _PARTS:
         op = getattr(aten, name).default
         library.impl(op, _of_the_cpu(op), "SparsePrivateUse1")
+    for op in _overloads_for_sparse(_MADE_OF_PARTS):
+        library.impl(op, placed(_of_the_cpu(op), op.name()), "SparsePrivateUse1")
     for name, kernel in _KERNELS.items():
         library.impl(name, placed(kernel, name), "SparsePrivateUse1")
     for name in ("_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets"):
@@ -35,6 +47,14 @@ def register(library: torch.library.Library) -> None:
     library.impl("_to_sparse.sparse_dim", placed(to_sparse_dim, "_to_sparse"), "PrivateUse1")
     for name in ("_to_sparse_bsr", "_to_sparse_bsc"):
         library.impl(name, _refused(f"aten::{name}"), "PrivateUse1")
+
+
+def _overloads_for_sparse(names: tuple[str, ...]) -> list:
+    """The overloads, in-place and out= too, that torch has for sparse tensors of the CPU."""
+    packets = [getattr(aten, base) for name in names for base in (name, f"{name}_") if hasattr(aten, base)]
+    every = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
+    known = set(torch._C._dispatch_get_registrations_for_dispatch_key("SparseCPU"))
+    return [op for op in every if op.name() in known]
 
 
 def refusal(kind: str, name: str) -> NotImplementedError:
@@ -127,16 +147,22 @@ def _sparse_mask(self, mask):
     return _with(mask, indices, values, coalesced=mask.is_coalesced())
 
 
+def _flat(self) -> torch.Tensor:
+    """The places as whole numbers, in the order of the coordinates."""
+    indices = self._indices()
+    flat = torch.zeros(indices.shape[1], dtype=torch.int64, device=T.here())
+    for d in range(self.sparse_dim()):
+        flat = flat * self.shape[d] + indices[d]
+    return flat
+
+
 @kernel("_coalesce")
 def _coalesce(self):
     """Each place once, in order, with the sum of what was there."""
     indices, values = self._indices(), self._values()
     if self._nnz() < 2:
         return _with(self, indices, values, coalesced=True)
-    flat = torch.zeros(indices.shape[1], dtype=torch.int64, device=T.here())
-    for d in range(self.sparse_dim()):
-        flat = flat * self.shape[d] + indices[d]
-    places, at = torch.unique(flat, return_inverse=True)
+    places, at = torch.unique(_flat(self), return_inverse=True)
     sums = torch.zeros((len(places), *values.shape[1:]), dtype=values.dtype, device=T.here()).index_add_(0, at, values)
     kept = []
     for size in reversed(self.shape[: self.sparse_dim()]):
@@ -194,8 +220,44 @@ def _add_(self, other, *, alpha=1):
     return self.index_put_(tuple(other._indices().unbind(0)), values, accumulate=True) if values.numel() else self
 
 
+@kernel("sub.Tensor")
+def _sub(self, other, *, alpha=1):
+    return _add(self, other, alpha=-alpha)
+
+
+@kernel("sub_.Tensor")
+def _sub_(self, other, *, alpha=1):
+    return _add_(self, other, alpha=-alpha)
+
+
+def _product(self, other) -> torch.Tensor:
+    """Of two sparse tensors, or of one and a dense one: what is at the places that both have."""
+    if not self.is_sparse:
+        self, other = other, self
+    same = self.shape == other.shape and (not other.is_sparse or self.sparse_dim() == other.sparse_dim() > 0)
+    if not same or not self.sparse_dim():
+        raise refusal("products of sparse", "aten::mul.Tensor")
+    self = self.coalesce()
+    if not other.is_sparse:
+        values = self._values() * other[tuple(self._indices().unbind(0))]
+        return _with(self, self._indices(), values, coalesced=True)
+    other = other.coalesce()
+    mine, theirs = _flat(self), _flat(other)
+    at = torch.searchsorted(theirs, mine).clamp_(max=max(len(theirs) - 1, 0))
+    kept = (theirs[at] == mine).nonzero().squeeze(1) if len(theirs) else at[:0]
+    values = self._values()[kept] * other._values()[at[kept]]
+    return _with(self, self._indices()[:, kept], values, coalesced=True)
+
+
 def _scaled(name: str, function) -> Callable:
     def scale(self, other):
+        if name == "mul" and isinstance(other, torch.Tensor) and self.dim() and other.dim():
+            return _product(self, other)
+        if name == "div" and isinstance(other, torch.Tensor) and other.dim():
+            raise RuntimeError(
+                "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
+                f"{list(other.shape)} for divisor)"
+            )
         if not self.is_sparse or (isinstance(other, torch.Tensor) and (other.is_sparse or other.dim())):
             raise refusal("products of sparse", f"aten::{name}.Tensor")
         values = function(self._values(), other)
@@ -204,13 +266,25 @@ def _scaled(name: str, function) -> Callable:
     return scale
 
 
-kernel("mul.Tensor")(_scaled("mul", torch.mul))
-kernel("div.Tensor")(_scaled("div", torch.div))
+def _into(function: Callable) -> Callable:
+    """Of an operator with the result in out=."""
+
+    def call(self, other, *, out, **rest):
+        result = function(self, other, **rest)
+        if not torch.can_cast(result.dtype, out.dtype):
+            got, want = _scalar_name(result.dtype), _scalar_name(out.dtype)
+            raise RuntimeError(f"result type {got} can't be cast to the desired output type {want}")
+        return aten.copy_sparse_to_sparse_.default._op_dk(_SPARSE_CPU, out, result.to(out.dtype))
+
+    return call
 
 
-@kernel("neg")
-def _neg(self):
-    return _with(self, self._indices(), -self._values(), coalesced=self.is_coalesced())
+for _name, _function in (("mul", torch.mul), ("div", torch.div)):
+    _scale = _scaled(_name, _function)
+    kernel(f"{_name}.Tensor")(_scale)
+    kernel(f"{_name}.out")(_into(_scale))
+kernel("add.out")(_into(_add))
+kernel("sub.out")(_into(_sub))
 
 
 @kernel("mm")

@@ -128,6 +128,8 @@ class Elementwise:
         return shape
 
     def check_into(self, inputs, outs, inplace: bool) -> None:
+        if inplace and self.entry.promote == "complex_to_float" and outs[0].is_complex():
+            raise RuntimeError(f"In-place {self.aten} is not supported for complex tensors.")
         self._fit(inputs, outs, inplace)
         for out in outs:
             no_internal_overlap(out)
