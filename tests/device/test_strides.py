@@ -165,3 +165,16 @@ def test_parts_of_images_that_are_interpolated(dtype):
             )
             assert found.stride() == wanted.stride(), (mode, part.shape, part.stride())
             torch.testing.assert_close(found.cpu(), wanted, rtol=1e-4, atol=1e-3 if dtype is torch.float32 else 0)
+
+
+def test_contiguous_clones_say_so_in_every_stride():
+    """A dimension of one element has a stride too, and compiled graphs are guarded by it."""
+    for shape, view in [
+        ((1, 18), lambda t: t[:, -1:]),
+        ((3, 1, 5), lambda t: t.transpose(0, 1)),
+        ((0, 3), lambda t: t.t()),
+    ]:
+        for format in (None, torch.preserve_format, torch.contiguous_format):
+            keywords = {} if format is None else {"memory_format": format}
+            made = {d: view(torch.ones(shape, device=d)).clone(**keywords) for d in ("cpu", "webgpu")}
+            assert made["webgpu"].stride() == made["cpu"].stride(), (shape, format)

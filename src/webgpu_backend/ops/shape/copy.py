@@ -7,7 +7,7 @@ from struct import Struct
 import torch
 
 from ... import tensor as T
-from ...kernels.layout import order_by
+from ...kernels.layout import contiguous_strides, order_by
 from ...kernels.pointwise.elementwise import Spec
 from ...plan import cache
 from ...plan.forms import Pattern, short_form
@@ -18,7 +18,7 @@ from ..overlap import expanded, no_internal_overlap, once
 from ..pointwise.elementwise import Elementwise, Into
 from ..table import Pointwise, custom
 
-_KEEPS = (None, torch.preserve_format, torch.contiguous_format)  # what is contiguous keeps its strides
+_KEEPS = (None, torch.preserve_format)  # what is contiguous keeps its strides
 _RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -247,6 +247,8 @@ def copy_from_and_resize(self, dst):
 
 def like_strides(tensor: torch.Tensor, memory_format=None) -> tuple[int, ...]:
     """Strides of a copy, as `torch.empty_like` chooses them."""
+    if memory_format is torch.contiguous_format:
+        return contiguous_strides(tensor.shape)
     if memory_format in _KEEPS and tensor.is_contiguous():
         return tensor.stride()
     shadow = torch.empty_strided(tensor.shape, tensor.stride(), device="meta")
