@@ -9,6 +9,7 @@ from ..kernels.layout import span
 from ..kernels.pointwise.fuse import fuse
 from ..runtime import gpu as runtime
 from ..runtime.errors import BindingTooLarge
+from ..runtime.faults import called
 from .operator import Operator, identify
 from .places import elsewhere, moved
 from .run import Stale, execute
@@ -42,7 +43,8 @@ def planned_graph(function: Callable, apart: tuple[int, ...] = ()) -> Callable:
             # What lies behind an argument in its storage says how its end may be written.
             if not plan.written or [bound[i].nbytes for i in plan.written] == list(plan.ends):
                 try:
-                    return execute(plan, bound[:], tensors, b"", draws)
+                    with called():
+                        return execute(plan, bound[:], tensors, b"", draws)
                 except (BindingTooLarge, Stale):
                     return graph.large(key, tensors, bound, args, {})
         if apart and _seen_twice(args, apart):

@@ -6,6 +6,9 @@ site, the index (low and high word) and the size it had to be below. Nothing is 
 site means, and which line of a program called, is for others to say: `raised` and `caller` are replaced by who knows.
 """
 
+from contextlib import contextmanager
+from threading import get_ident
+
 from .errors import Fault
 
 WORDS = 8
@@ -20,12 +23,26 @@ def caller():
     return None
 
 
+_called: dict[int, object] = {}  # by the thread: where the graph is called whose kernels it records
+
+
+@contextmanager
+def called():
+    """All kernels of a graph are called for at one place."""
+    thread = get_ident()
+    _called[thread] = caller()
+    try:
+        yield
+    finally:
+        _called.pop(thread, None)
+
+
 def watch(watched: dict[tuple, bytes], name: str, params: bytes) -> None:
     """Notes that a kernel was recorded which may report a bad index: its name and where, and its parameters, in which
     its site is."""
     if len(watched) >= _MOST_WATCHED:
         del watched[next(iter(watched))]
-    watched[name, caller()] = params
+    watched[name, (_called and _called.get(get_ident())) or caller()] = params
 
 
 def raised(words: tuple[int, ...], watched: dict[tuple, bytes]) -> Exception:

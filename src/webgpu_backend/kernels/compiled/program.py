@@ -43,7 +43,7 @@ class Source:
     loops: int = 1
     tile: tuple[int, int, int] | None = None
     """Workgroups walk squares of two dimensions: the sizes of the inner one, of a step along the other, and of that."""
-    kept: bool = False  # threads keep their elements from one loop to the next, a constant number of them
+    kept: int = 0  # threads of a row that keep their elements from one loop to the next, a constant number of them
     joins: tuple = ()  # names of the states that a row's threads join, each with its fields and their types
 
 
@@ -66,23 +66,31 @@ _SHARE = {"gpu": (16, 16), "cpu": (512, 4096)}  # elements of a row for each of 
 _MOST_TURNS = 50_000  # a software driver silently leaves a thread's loops after 65,535 of them
 
 
-def turns_of(length: int, caps: Caps) -> int:
-    """How often the threads of a row take four of its `length` elements, where they keep them."""
-    return -(-length // (4 * lanes_along(length, caps)))
+_LOADS = {True: 20, False: 8}  # of four elements, which a thread has on their way at the same time; see `lanes_kept`
+_BUSY = 65536  # threads that fill a GPU
 
 
-def lanes_along(length: int, caps: Caps) -> int:
-    """How many threads share a row whose elements lie side by side."""
-    lanes = 1
-    while lanes < WORKGROUP[caps.kind] and lanes * _SHARE[caps.kind][0] < length:
-        lanes *= 2
-    return lanes
+def longest_kept(once: bool, caps: Caps) -> int:
+    """The longest row that a workgroup keeps in registers."""
+    return 4 * _LOADS[True] * WORKGROUP[caps.kind] if once else 4096
+
+
+def lanes_kept(length: int, rows: int, once: bool, caps: Caps) -> int:
+    """How many threads share a row whose elements lie side by side, each with a constant number of them, the same for
+    all where that may be. Rows that are walked `once` are bound by loads: many to a thread, and few threads to join."""
+    most = 1
+    while most < WORKGROUP[caps.kind] and most * _SHARE[caps.kind][0] < length:
+        most *= 2
+    options = [most >> n for n in range(8) if (most >> n) * 4 * _LOADS[once] >= length] or [most]
+    even = [n for n in options if length % (4 * n) == 0] or options
+    enough = [n for n in even if once and n >= caps.lanes and n * rows >= _BUSY]
+    return min(enough, default=max(even))
 
 
 def lanes_of(source: Source, count: int, length: int, caps: Caps) -> int:
     """How many threads share a row, of `count` that have `length` elements."""
     if source.kept:
-        return lanes_along(length, caps)
+        return source.kept
     most, share = WORKGROUP[caps.kind], _SHARE[caps.kind][not source.along]
     lanes = 1
     while lanes < most and lanes * share < length and (source.along or lanes * count < 65536):

@@ -4,6 +4,8 @@ Elementwise work is text for one `xindex`; a reduction is loops over `r0_index` 
 stores whose elements follow one another are done four at a time: they become a line before or after the four.
 """
 
+import re
+from collections import defaultdict
 from contextlib import contextmanager
 from itertools import count
 
@@ -17,16 +19,17 @@ from torch.utils._sympy.symbol import SymT, free_symbol_is_type
 
 from .... import tensor as T
 from ....kernels.compiled.access import FOURS, Operand
-from ....kernels.compiled.program import TILE, Source, lanes_along, turns_of
+from ....kernels.compiled.program import TILE, Source, lanes_kept, longest_kept
 from ....kernels.layout import WORKGROUP
 from ....kernels.text.expression import literal
 from ....plan import caps
 from . import printer, reductions
-from .pieces import Four, Segment, reads_along
+from .pieces import Four, Segment, reads_along, walked_once
 from .values import Values, as_carrier, carrier_of, computed, named, type_of
 
 _MARK = "//loop "
-KEPT = 4096  # longest row whose elements stay in registers
+_NAMES = re.compile(r"[A-Za-z_]\w*")
+_OF_ELEMENTS = ("r0_", "four", "lane4")  # how names begin that differ among the elements of a row
 _REST = (
     "loads",
     "stores",
@@ -61,6 +64,7 @@ class Kernel(SIMDKernel):
         self.loop_indexing = IndentedBuffer()
         self.post_loop = IndentedBuffer()
         self.outside: set = set()  # variables that outlive a loop
+        self.same: set[str] = set()  # and their names
         self.masks = 0
         self.guarded = False
         self.loads4: dict[tuple, Four] = {}
@@ -71,9 +75,10 @@ class Kernel(SIMDKernel):
         self.accumulators = 0
         self.fours = self._fours()
         self.types: dict[str, str] = {}  # of variables, in the text
+        self.rounded: dict[torch.dtype, set[str]] = defaultdict(set)  # variables that such a dtype holds exactly
         self.segments: list[Segment] = []
-        self.keeping = self._keeps()
-        self.turns = turns_of(int(self._root().numel), caps()) if self.keeping else 0
+        self.keeping = self._keeps()  # so many threads to a row
+        self.turns = -(-int(self._root().numel) // (4 * self.keeping)) if self.keeping else 0
 
     def dtype_to_str(self, dtype: torch.dtype) -> str:
         return "i32"
@@ -93,8 +98,33 @@ class Kernel(SIMDKernel):
         if var.dtype in T.DTYPES:
             self.types[var.name] = type_of(var.dtype)
         if not self.inside_reduction and not self.masks:
-            self.outside.add(var)
+            self._outlives(var)
         return var
+
+    def computed(self, text: str, dtype: torch.dtype, **rest) -> CSEVariable:
+        """A variable that has this value: before the loop, where it is the same for all elements of a row."""
+        used = _NAMES.findall(text)
+        same = all(not n.startswith(_OF_ELEMENTS) and (n[:3] != "tmp" or n in self.same) for n in used)
+        if not (self.inside_reduction and same and not self.masks):
+            return self.cse.generate(self.compute, text, dtype=dtype, **rest)
+        var = self.cse.generate(self.body, text, dtype=dtype, **rest)
+        self._outlives(var)
+        return var
+
+    def _outlives(self, var: CSEVariable) -> None:
+        self.outside.add(var)
+        self.same.add(var.name)
+
+    @contextmanager
+    def disable_reduction(self):
+        """Between loops: what was found for an element of a row is not there."""
+        with super().disable_reduction():
+            found = self.cse
+            self.cse = found.clone() if self.keeping else found
+            try:
+                yield
+            finally:
+                self.cse = found
 
     def codegen_iteration_ranges_entry(self, entry) -> None:
         line = f"let {entry.name} = {printer.text(self.rename_indexing(entry.expr))};"
@@ -109,12 +139,16 @@ class Kernel(SIMDKernel):
         root = self._root()
         return not self.inside_reduction or V.graph.sizevars.statically_known_multiple_of(root.numel, 4)
 
-    def _keeps(self) -> bool:
-        """Whether a thread keeps what it has of a row, from one loop to the next, rather than compute it again."""
-        root = self._root()
+    def _keeps(self) -> int:
+        """How many threads keep what they have of a row from loop to loop, rather than compute it again; or 0."""
+        root, nodes = self._root(), self.features.scheduler_nodes()
         if caps().kind != "gpu" or not self.inside_reduction or not self.fours or not self.numbered(root):
-            return False
-        return int(root.numel) <= KEPT and any(map(reads_along, self.features.scheduler_nodes()))
+            return 0
+        length, once = int(root.numel), walked_once(nodes)
+        if length > longest_kept(once, caps()) or not any(map(reads_along, nodes)):
+            return 0
+        rows = sympy_product([t.numel for t in self.range_trees if not t.is_reduction])
+        return lanes_kept(length, V.graph.sizevars.optimization_hint(rows, fallback=1), once, caps())
 
     def _base(self, index: sympy.Expr) -> sympy.Expr | None:
         """The place of an index's first element, if the four elements of a turn follow one another from a multiple of
@@ -184,13 +218,16 @@ class Kernel(SIMDKernel):
         if base is None and not indirect and not self.features.is_reduction():
             self.tile = self.tile or self._across(index)
         if base is not None:
-            return self._load4(name, operand, base, dtype)
+            var = self._load4(name, operand, base, dtype)
+            self.rounded[dtype].add(var.name)
+            return var
         self._use(operand, "r")
         line = f"read_{operand}({printer.text(self.rename_indexing(index))})"
         apart = self.inside_reduction and not looped and not indirect and not self.masks
         var = self.cse.generate(self.body if apart else self.loads, line, dtype=computed(dtype))
+        self.rounded[dtype].add(var.name)
         if apart:
-            self.outside.add(var)
+            self._outlives(var)
         return var
 
     def _load4(self, name: str, operand: str, base: sympy.Expr, dtype: torch.dtype) -> CSEVariable:
@@ -285,7 +322,7 @@ class Kernel(SIMDKernel):
     def kept(self, text: str, dtype: torch.dtype) -> CSEVariable:
         """A variable that is there from the end of the loop on."""
         var = self.cse.newvar(dtype=dtype)
-        self.outside.add(var)
+        self._outlives(var)
         self.post_loop.writeline(f"let {var} = {text};")
         return var
 
@@ -362,7 +399,7 @@ class Kernel(SIMDKernel):
 
     def _whole_rows(self) -> bool:
         """Whether every thread of every workgroup has as many elements."""
-        length, lanes = int(self._root().numel), lanes_along(int(self._root().numel), caps())
+        length, lanes = int(self._root().numel), self.keeping
         rows = sympy_product([t.numel for t in self.range_trees if not t.is_reduction])
         beside = WORKGROUP[caps().kind] // lanes
         return bool(length == self.turns * lanes * 4 and (beside == 1 or rows % beside == 0))

@@ -37,6 +37,34 @@ def share_heads(graph: torch.fx.Graph) -> None:
     graph.eliminate_dead_code()
 
 
+_library = torch.library.Library("webgpu_backend", "FRAGMENT")
+_library.define("realized(Tensor x) -> Tensor")
+torch.library.impl(_library, "realized", "CompositeExplicitAutograd")(torch.clone)
+torch.library.register_fake("webgpu_backend::realized", torch.empty_like, lib=_library)
+realized = torch.ops.webgpu_backend.realized.default  # computed once, whoever reads it: see `schedule.register`
+
+_COSTLY = (torch.ops.aten.cos.default, torch.ops.aten.sin.default)
+_CHEAP = (
+    torch.ops.aten.mul.Tensor,
+    torch.ops.aten.unsqueeze.default,
+    torch.ops.aten.view.default,
+    torch.ops.prims.convert_element_type.default,
+)
+
+
+def compute_once(graph: torch.fx.Graph) -> None:
+    """Functions that cost much and that many read, as turns of rotary embeddings, are not computed by each of those."""
+    for node in [n for n in graph.nodes if n.target in _COSTLY]:
+        while len(node.users) == 1 and (user := next(iter(node.users))).target in _CHEAP:
+            node = user
+        if len(node.users) > 1:
+            users = list(node.users)
+            with graph.inserting_after(node):
+                kept = _call(graph, realized, node)
+            for user in users:
+                user.replace_input_with(node, kept)
+
+
 def single_rows(graph: torch.fx.Graph) -> None:
     """Products of one row as sums along the rows of the other operand: bound by reading that once, they take what is
     before and after them into their kernel."""
@@ -47,6 +75,7 @@ def single_rows(graph: torch.fx.Graph) -> None:
             continue
         dtype = node.meta["val"].dtype
         with graph.inserting_before(node):
+            x = _call(graph, realized, x)
             wide = [_call(graph, prims.convert_element_type.default, t, torch.float32) for t in (x, w)]
             across = _call(graph, aten.permute.default, wide[1], [1, 0])
             found = _call(graph, aten.mul.Tensor, across, wide[0])
@@ -107,6 +136,7 @@ class Passes(CustomGraphPass):
         if self.before is not None:
             self.before(graph)
         share_heads(graph)
+        compute_once(graph)
         if caps().kind == "gpu":
             single_rows(graph)
 

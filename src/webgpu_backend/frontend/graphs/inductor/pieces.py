@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch._inductor.codegen.common import IndentedBuffer
 from torch._inductor.dependencies import MemoryDep
+from torch._inductor.utils import sympy_product
 
 
 class Four:
@@ -38,3 +39,12 @@ def reads_along(node) -> bool:
     """Whether a reduction reads what lies side by side."""
     reads = [d for d in node.read_writes.reads if isinstance(d, MemoryDep)] if node.is_reduction() else []
     return any(d.var_names and d.index.coeff(d.var_names[-1]) == 1 for d in reads)
+
+
+def walked_once(nodes: list) -> bool:
+    """Whether one loop over a row does all: no reduction has to be known for each element of it."""
+    reduced = {d.name for n in nodes if n.is_reduction() for d in n.read_writes.writes}
+    elements = [sympy_product(n.group[1]) for n in nodes]
+    whole = next(size for size, n in zip(elements, nodes) if n.is_reduction())
+    reads = [{d.name for d in n.read_writes.reads} for size, n in zip(elements, nodes) if size == whole]
+    return not any(reduced & names for names in reads)

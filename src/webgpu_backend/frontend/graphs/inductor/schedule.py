@@ -10,6 +10,7 @@ from torch._inductor.codegen.common import (
 )
 from torch._inductor.codegen.simd import SIMDScheduling
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.lowering import register_lowering
 from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 
@@ -17,6 +18,7 @@ from .... import tensor as T
 from ....plan import caps
 from ...device import module
 from .kernel import Kernel
+from .passes import realized
 
 _MADE = ("mm", "addmm", "bmm", "baddbmm", "bias_addmm")  # extern kernels that need no `out`
 _ASSERTED = "assert_size_stride(buf"
@@ -185,7 +187,13 @@ class Interface(DeviceInterface):
         return module.memory_allocated(device)
 
 
+def _realize(x):
+    x.realize()
+    return x
+
+
 def register() -> None:
+    register_lowering(realized, type_promotion_kind=None)(_realize)
     register_backend_for_device(T.NAME, Scheduling, Wrapper)
     register_device_op_overrides(T.NAME, Overrides())
     register_interface_for_device(T.NAME, Interface)

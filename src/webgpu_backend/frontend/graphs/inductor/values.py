@@ -25,7 +25,10 @@ SOURCES = {
     "bitwise_and": "a & b", "ldexp": "ldexp(a, int(b))", "nextafter": "nextafter(a, b)", "where": "where(a, b, c)",
 }  # fmt: skip
 _NARROW = {torch.int8: (8, True), torch.uint8: (8, False), torch.int16: (16, True), torch.uint16: (16, False)}
-_HALVES = {torch.float16: "f32_half", torch.bfloat16: "f32_brain"}
+_HALVES = {
+    torch.float16: "f32_half",
+    torch.bfloat16: "f32_brain",
+}  # computed in float32; how those are rounded
 _LETTERS = "abc"
 _dtypes = DtypePropagationOpsHandler()
 
@@ -57,7 +60,7 @@ def source_of(name: str) -> str | None:
 
 def named(text: str, dtype: torch.dtype, **rest) -> CSEVariable:
     """A variable that has this value."""
-    return V.kernel.cse.generate(V.kernel.compute, text, dtype=dtype, **rest)
+    return V.kernel.computed(text, dtype, **rest)
 
 
 def as_carrier(value, target: str) -> str:
@@ -65,6 +68,17 @@ def as_carrier(value, target: str) -> str:
     if isinstance(value, CSEVariable):
         return convert(str(value), carrier_of(value.dtype), target)
     return literal(value, target)
+
+
+def rounded(x, dtype: torch.dtype) -> CSEVariable:
+    """A value as a half would hold it; what is such a one already stays."""
+    kernel = V.kernel
+    if isinstance(x, CSEVariable) and x.name in kernel.rounded[dtype]:
+        return x
+    text, native = as_carrier(x, "f32"), dtype is torch.float16 and caps().f16
+    found = named(f"f32(f16({text}))" if native else f"{_HALVES[dtype]}({text})", torch.float32)
+    kernel.rounded[dtype].add(found.name)
+    return found
 
 
 def wrapped(text: str, dtype: torch.dtype) -> str:
@@ -127,8 +141,9 @@ class Values(_Table):
     @staticmethod
     def to_dtype(x, dtype: torch.dtype, src_dtype=None, use_compute_types: bool = True) -> CSEVariable:
         if dtype in _HALVES:
-            text = as_carrier(x, "f32")
-            return named(f"{_HALVES[dtype]}({text})", torch.float32)
+            return rounded(x, dtype)
+        if isinstance(x, CSEVariable) and x.dtype == dtype:
+            return x
         return named(wrapped(as_carrier(x, carrier_of(dtype)), dtype), dtype)
 
     @staticmethod
