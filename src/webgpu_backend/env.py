@@ -102,15 +102,15 @@ BLOCKING: bool = _flag("WEBGPU_BLOCKING")
 TUNING: str = os.environ.get("WEBGPU_TUNING", "").strip()
 """A file of tuning rows for matrix products, as `python -m benchmarks.tune` writes it; empty: the built-in ones."""
 
-COMPILE: str = _choice("WEBGPU_COMPILE", ("inductor", "replay"), "replay")
-"""What torch.compile does with a graph: the dispatches of eager operators replayed, or fused WGSL by Inductor."""
+COMPILE: str = _choice("WEBGPU_COMPILE", ("inductor", "replay"), "inductor")
+"""What torch.compile does with a graph: fused WGSL by Inductor, or the dispatches of eager operators replayed."""
 
 SWITCHES: dict[str, str] = {
     "WEBGPU_FALLBACK": "warn (default), silent or error: what an operator without a device kernel does",
     "WEBGPU_ADAPTER": "index or part of the name of the adapter to use",
     "WEBGPU_DEVICES": "make so many devices, webgpu:0 and on, of one adapter: for tests of programs that use several",
     "WEBGPU_BASELINE": "1: default WebGPU limits and no optional features",
-    "WEBGPU_COMPILE": "replay (default) or inductor: what torch.compile makes of a graph",
+    "WEBGPU_COMPILE": "inductor (default) or replay: what torch.compile makes of a graph",
     "WEBGPU_PROFILE": f"other adapters' features and limits, names with commas: {', '.join(PROFILES)}",
     "WEBGPU_CLASS": "gpu or cpu: use that class's kernel variants, whatever the adapter is",
     "WEBGPU_BLOCKING": "1: wait for every kernel, so that an error is raised at the call that made it; slow",

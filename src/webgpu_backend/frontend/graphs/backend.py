@@ -90,7 +90,7 @@ def fused(original: Callable, graph: torch.fx.GraphModule, inputs: list, kwargs:
 
     first_use.complete()
     where = devices(graph, inputs)
-    if len(where) > 1:  # its code takes memory of one device
+    if len(where) > 1 or _flexible(graph):  # its code takes memory of one device, and has no template for FlexAttention
         return compile(graph, inputs)
     as_written = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
     global tracing
@@ -114,6 +114,10 @@ def fused(original: Callable, graph: torch.fx.GraphModule, inputs: list, kwargs:
             return otherwise()(*args)
 
     return placed(call, where.pop()) if where else call
+
+
+def _flexible(graph: torch.fx.GraphModule) -> bool:
+    return any(n.target is torch.ops.higher_order.flex_attention for n in graph.graph.nodes)
 
 
 def placed(call: Callable, index: int) -> Callable:
