@@ -283,7 +283,7 @@ ROWS: tuple[Row, ...] = (
               "takes device device_scheduling device_wrapper_codegen"),
     _inductor("torch._inductor.codegen.common.register_device_op_overrides", "(device, device_op_overrides)"),
     _inductor("torch._inductor.codegen.simd.SIMDKernel", "has prepare_indexing rename_indexing get_strides_of_load "
-              "codegen_iteration_ranges_entry store_reduction swap_buffers"),
+              "disable_reduction codegen_iteration_ranges_entry store_reduction swap_buffers"),
     _inductor("torch._inductor.codegen.simd.SIMDScheduling", "has can_fuse define_kernel kernel_type"),
     _inductor("torch._inductor.codegen.wrapper.PythonWrapperCodegen", "has create write_header make_allocation "
               "generate_after_suffix _generate_extern_kernel_out_helper codegen_python_shape_tuple"),
@@ -291,6 +291,7 @@ ROWS: tuple[Row, ...] = (
     _inductor("torch._inductor.dependencies.MemoryDep", "class"),
     _inductor("torch._inductor.dtype_propagation.DtypePropagationOpsHandler", "class"),
     _inductor("torch._inductor.ir.NonOwningLayout", "class"),
+    _inductor("torch._inductor.lowering.register_lowering", "takes aten_fn broadcast type_promotion_kind"),
     _inductor("torch._inductor.utils.get_bounds_index_expr", "(index)"),
     _inductor("torch._inductor.utils.get_fused_kernel_name", "(node_schedule, descriptive_names)"),
     _inductor("torch._inductor.utils.get_kernel_metadata", "(node_schedule, wrapper)"),
