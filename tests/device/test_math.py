@@ -460,3 +460,13 @@ bessel_1_large bessel_j0_small bessel_j1_small chebyshev_recurrence erf_abs gelu
 def test_every_function_is_tested():
     tested = {c.name for c in ACCURACY} | {c[0] for c in SPECIAL_CASES}
     assert {n[4:] for n in library() if n.startswith("f32_")} - tested == set(HELPERS.split())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_ldexp_is_exact_where_the_power_is_not_a_float(dtype):
+    x = torch.tensor([1.0, 3e-5, -2.5, float("inf"), float("nan"), -0.0, 1e-40, 1e38, 1e-30, 3e38]).to(dtype)
+    for exponent in (-3, 20, -140, 160, -200, 200, 10**9, -(10**9)):
+        for kind in (torch.int64, torch.int32):
+            at = torch.full(x.shape, exponent, dtype=kind)
+            expected, found = torch.ldexp(x, at), torch.ldexp(x.to("webgpu"), at.to("webgpu")).cpu()
+            assert found.dtype == expected.dtype and torch.equal(expected.nan_to_num(7), found.nan_to_num(7))

@@ -112,6 +112,8 @@ def test_outputs_of_another_dtype(call):
         lambda d: torch.heaviside(floats(2, device=d), floats(2, device=d).to(torch.complex64)),
         lambda d: torch.heaviside(*[floats(2, device=d).to(torch.complex64)] * 2),
         lambda d: floats(2, device=d).to(torch.complex64).abs_(),
+        lambda d: torch.sub(floats(2, device=d), floats(2, device=d), alpha=True),
+        lambda d: torch.add(floats(2, device=d).int(), floats(2, device=d).int(), alpha=1.0),
         lambda d: torch.frexp(floats(2, device=d), out=(half(d), first(d).int()))[0],
         lambda d: torch.frexp(floats(2, device=d), out=(floats(2, device=d), first(d)))[0],
         lambda d: F.softshrink(floats(2, device=d), -1.0),

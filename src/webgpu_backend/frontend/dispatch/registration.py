@@ -258,6 +258,7 @@ def _any_arguments(overload, run, plain, named: list, outs: list[str], inplace: 
     defaults = [a.default_value if a.has_default_value() else None for a in named]
     inputs = [n for n in order if n not in spec.scalars]
     simple, n_in, n_all = _in_order(spec, named), len(inputs), len(order)
+    types = [d.__class__ for d in defaults[n_in:]]
     name = aten_name(overload)
 
     def kernel(*args, **kwargs):
@@ -275,10 +276,11 @@ def _any_arguments(overload, run, plain, named: list, outs: list[str], inplace: 
                 tensors = tuple([by_name[n] for n in inputs])
                 numbers = tuple([by_name[n] for n in spec.scalars])
             chosen = run
-            if plain is not None and numbers == tuple(defaults[n_in:]):
+            usual_numbers = plain is not None and numbers == tuple(defaults[n_in:])
+            if check is not None and (not usual_numbers or types != [n.__class__ for n in numbers]):
+                check(tensors, numbers)  # True and 1.0 are equal to 1, and refused where 1 is not
+            if usual_numbers:
                 chosen, numbers = plain, ()
-            elif check is not None:
-                check(tensors, numbers)
             if inplace:
                 return chosen.inplace(*tensors, *numbers)
             if outs:

@@ -5,7 +5,7 @@ import warnings
 import torch
 
 from ..table import autocast, binary, choose, custom, expression, ternary, unary
-from .elementwise import _scalar_name
+from .elementwise import _scalar_name, runner
 
 # As C++ calls them.
 DTYPE_WORDS = {
@@ -340,20 +340,30 @@ def clamp(self, min=None, max=None):
     return _CLAMP, (self, min, max), ()
 
 
+_LDEXP = expression("ldexp", "ldexp(a, int(min(max(b, -5000), 5000)))", 2, promote=F)
+
+
+def _scales(self, other) -> bool:
+    """Floats by whole exponents: exact, where a power of two of its own might be infinite or zero."""
+    return self.is_floating_point() and not (other.is_floating_point() or other.is_complex())
+
+
 # torch 2.11 takes ldexp to a CPU kernel whatever the device.
 @custom("ldexp.Tensor")
 def ldexp(self, other):
-    return torch.mul(self, torch.pow(2.0, other))
+    return runner(_LDEXP)(self, other) if _scales(self, other) else torch.mul(self, torch.pow(2.0, other))
 
 
 @custom("ldexp.out")
 def ldexp_out(self, other, *, out):
+    if _scales(self, other):
+        return runner(_LDEXP).into((self, other), (out,))
     return torch.mul(self, torch.pow(2.0, other), out=out)
 
 
 @custom("ldexp_")
 def ldexp_(self, other):
-    return self.mul_(torch.pow(2.0, other))
+    return runner(_LDEXP).inplace(self, other) if _scales(self, other) else self.mul_(torch.pow(2.0, other))
 
 
 autocast("float32", "acos", "asin", "cosh", "erfinv", "sinh", "tan")
