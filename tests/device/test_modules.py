@@ -268,3 +268,14 @@ def test_data_may_be_assigned_across_devices():
     x.grad = None
     (x * 5).sum().backward()
     assert x.is_cpu and x.grad.tolist() == [5] * 4
+
+
+@pytest.mark.parametrize("make", [lambda: nn.LazyLinear(3), lambda: nn.LazyBatchNorm1d()])
+def test_lazy_modules_change_their_dtype_before_their_first_call(make):
+    for move in (
+        lambda m: m.to(D).half(),
+        lambda m: m.half().to(D),
+        lambda m: m.to(D, torch.half),
+    ):
+        module = move(make())
+        assert module(torch.ones(2, 4, device=D, dtype=torch.half)).dtype is torch.half

@@ -193,3 +193,17 @@ def test_autocast():
     got.float().sum().backward()
     torch.testing.assert_close(got.float(), expected, rtol=0.02, atol=0.01)
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in module.parameters())
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU])
+def test_batches_of_gradients(layer):
+    torch.manual_seed(0)
+    module, x = layer(3, 2), torch.randn(4, 1, 3)
+
+    def jacobian(device):
+        leaf = x.to(device).requires_grad_()
+        out = module.to(device)(leaf)[0].flatten()
+        rows = torch.eye(len(out), device=device)
+        return torch.autograd.grad(out, leaf, rows, is_grads_batched=True)[0].cpu()
+
+    torch.testing.assert_close(jacobian("webgpu"), jacobian("cpu"))

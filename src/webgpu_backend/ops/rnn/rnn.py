@@ -185,9 +185,11 @@ class Steps(torch.autograd.Function):
     def backward(ctx, grad, *grads):
         gates, weight, bias, *saved = ctx.saved_tensors
         wanted = ctx.needs_input_grad[2:]
-        if torch.is_grad_enabled():
+        batched = any([g is not None and not torch._C._has_storage(g) for g in (grad, *grads)])  # by vmap
+        if torch.is_grad_enabled() or batched:
             inputs = (gates, weight, bias, *saved[: len(grads)])
-            return None, None, *_differentiable(ctx.cell, ctx.backwards, inputs, wanted, (grad, *grads))
+            with torch.enable_grad():
+                return None, None, *_differentiable(ctx.cell, ctx.backwards, inputs, wanted, (grad, *grads))
         grad = None if grad is None else grad.contiguous()
         return None, None, *ctx.cell.gradient(ctx.backwards, wanted[1:3], weight, *saved, grad, *grads)
 

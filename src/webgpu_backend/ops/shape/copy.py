@@ -5,6 +5,7 @@ from functools import cached_property
 from struct import Struct
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin
 
 from ... import tensor as T
 from ...kernels.layout import contiguous_strides, order_by
@@ -225,7 +226,7 @@ def copy_from(self, dst, non_blocking=False):
     if self.device.type != T.NAME:
         if not self.is_cpu:
             self = self.cpu()
-        from_host(self if self.shape == dst.shape else self.expand(dst.shape), dst)
+        from_host(self if self.size() == dst.size() else self.expand(dst.shape), dst)
     elif dst.device.type == T.NAME:
         if self.device.index == dst.device.index:
             device_copy(self, dst)
@@ -327,6 +328,9 @@ def _leaves(tensor: torch.Tensor, device: torch.device | None) -> bool:
 @custom("_to_copy", conj="direct")
 def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
     """Registered because torch's own would pin the host's memory for a copy that need not be waited for."""
+    if isinstance(self, UninitializedTensorMixin):  # of a lazy module before its first call: it tells no shape
+        with torch._C.DisableTorchFunctionSubclass():
+            self = self.as_subclass(torch.Tensor)
     if _leaves(self, device):
         out = torch.empty_strided(
             self.shape, like_strides(self, memory_format), dtype=dtype or self.dtype, device=device
