@@ -94,6 +94,7 @@ ROWS: tuple[Row, ...] = (
     _needed(f"{_OVERLOAD}._op_dk", "builtin", "torch's kernels for metadata, which are the CPU's"),
     _needed(f"{_OVERLOAD}._schema", "has name overload_name arguments returns", "registration by schema"),
     _needed("torch._C._dispatch_has_kernel_for_dispatch_key", "builtin", "the tiers of operators"),
+    _needed("torch._C._has_storage", "builtin", "batches of gradients of recurrent layers"),
     _needed("torch._C._are_functorch_transforms_active", "builtin", "leaving tensors under transforms to torch"),
     _needed("torch._C.Generator", "class", "the device's generators"),
     _needed("torch._C.Generator._cdata", "", "finding a generator's stream in a kernel"),

@@ -328,9 +328,8 @@ def _leaves(tensor: torch.Tensor, device: torch.device | None) -> bool:
 @custom("_to_copy", conj="direct")
 def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
     """Registered because torch's own would pin the host's memory for a copy that need not be waited for."""
-    if isinstance(self, UninitializedTensorMixin):  # of a lazy module before its first call: it tells no shape
-        with torch._C.DisableTorchFunctionSubclass():
-            self = self.as_subclass(torch.Tensor)
+    if isinstance(self, UninitializedTensorMixin):  # of a lazy module before its first call: nothing is there yet
+        return torch.empty(self.size(), dtype=dtype or self.dtype, device=device or self.device)
     if _leaves(self, device):
         out = torch.empty_strided(
             self.shape, like_strides(self, memory_format), dtype=dtype or self.dtype, device=device
