@@ -147,3 +147,30 @@ def test_the_cpu_takes_what_cannot_be_split(small_bindings):
 def test_an_error_names_the_limit(small_bindings):
     with pytest.raises(RuntimeError, match="does not fit one binding .the adapter's limit is 65536 bytes"):
         samples()[3].to("webgpu").mode(0)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["rows", "channels_last"])
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: F.avg_pool2d(x, 2),
+        lambda x: F.max_pool2d(x, 3, 2, return_indices=True),
+        lambda x: F.max_pool2d(x, 2),
+        lambda x: F.adaptive_avg_pool2d(x, 3),
+        lambda x: F.adaptive_max_pool2d(x, 3, return_indices=True),
+    ],
+)
+def test_pools_keep_the_layout(small_bindings, pool, last):
+    made = torch.randn(20, 8, 15, 15)  # 144 kB
+    made = made.contiguous(memory_format=torch.channels_last) if last else made
+    found = []
+    for device in ("cpu", "webgpu"):
+        x = made.to(device, copy=True).requires_grad_()
+        results = pool(x)
+        results = results if isinstance(results, tuple) else (results,)
+        weight = torch.arange(results[0].numel() * 1.0).reshape(results[0].shape).to(device)
+        (results[0] * weight).sum().backward()
+        found.append([*results, x.grad])
+    for theirs, ours in zip(*found):
+        assert ours.stride() == theirs.stride()
+        torch.testing.assert_close(ours.detach().cpu(), theirs.detach(), rtol=1e-5, atol=1e-4)

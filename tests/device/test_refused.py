@@ -527,3 +527,151 @@ def test_warnings_for_random_numbers_that_are_not_exact(dtype, low, to):
                 torch.empty(3, dtype=dtype, device=device).random_(low, to)
             told.append([str(w.message).partition(" (Triggered")[0] for w in found])
         assert told[0] == told[1] and told[0]
+
+
+def ones(d, *shape, dtype=torch.float32):
+    return torch.ones(*shape, dtype=dtype, device=d)
+
+
+def places(d, *shape):
+    return ones(d, *shape, dtype=torch.int64)
+
+
+def backward_of_nothing(pool, *shape):
+    return lambda d: pool(ones(d, *shape).requires_grad_(), 0).sum().backward()
+
+
+_aten = torch.ops.aten
+_ONCE = ([3, 3], [1, 1], [1, 1])
+_ONCE3 = ([3] * 3, [1] * 3, [1] * 3)
+POOLS = {
+    "fewer dimensions": lambda d: _aten._adaptive_avg_pool2d_backward(ones(d, 1, 2, 7), ones(d, 1, 2, 3, 3)),
+    "and in three": lambda d: _aten._adaptive_avg_pool3d_backward(ones(d, 1, 2, 7, 7), ones(d, 1, 2, 3, 3, 3)),
+    "no planes": lambda d: _aten._adaptive_avg_pool2d_backward(ones(d, 2, 7), ones(d, 3, 3)),
+    "gradient of another dtype": lambda d: _aten._adaptive_avg_pool2d_backward(
+        ones(d, 1, 2, 3, 3).double(), ones(d, 1, 2, 3, 3)
+    ),
+    "that in three": lambda d: _aten._adaptive_avg_pool3d_backward(
+        ones(d, 1, 2, 3, 3, 3).double(), ones(d, 1, 2, 3, 3, 3)
+    ),
+    "maxima of other sizes": lambda d: _aten.adaptive_max_pool2d_backward(
+        ones(d, 1, 2, 7, 7), ones(d, 1, 2, 7, 7), places(d, 1, 2, 3, 3)
+    ),
+    "maxima of fewer dimensions": lambda d: _aten.adaptive_max_pool3d_backward(
+        ones(d, 1, 2, 7, 7, 7), ones(d, 1, 2, 3, 3, 3), places(d, 1, 2, 3, 3)
+    ),
+    "maxima of another dtype": lambda d: _aten.adaptive_max_pool2d_backward(
+        ones(d, 1, 2, 7, 7).half(), ones(d, 1, 2, 7, 7), places(d, 1, 2, 7, 7)
+    ),
+    **{
+        f"{pool.__name__} to nothing": backward_of_nothing(pool, *shape)
+        for pool, shape in (
+            (F.adaptive_avg_pool1d, (1, 64)), (F.adaptive_max_pool1d, (1, 64)),
+            (F.adaptive_avg_pool2d, (1, 64, 10, 9)), (F.adaptive_max_pool2d, (1, 64, 10, 9)),
+            (F.adaptive_avg_pool3d, (1, 64, 10, 9)), (F.adaptive_max_pool3d, (1, 64, 10, 9)),
+        )
+    },
+    **{
+        f"{p.__name__} of {str(dtype)[6:]}": lambda d, p=p, n=n, dtype=dtype: p(ones(d, *(4,) * n).to(dtype), 2)
+        for p, n in (
+            (F.adaptive_avg_pool2d, 3), (F.adaptive_max_pool2d, 3), (F.adaptive_avg_pool3d, 4),
+            (F.adaptive_max_pool3d, 4), (F.avg_pool2d, 3), (F.avg_pool3d, 4), (F.max_pool2d, 3), (F.max_pool3d, 4),
+        )
+        for dtype in (torch.int32, torch.uint8, torch.bool, torch.complex64)
+        if p not in (F.max_pool2d, F.max_pool3d) or dtype not in (torch.int32, torch.uint8)
+        if p not in (F.avg_pool2d, F.avg_pool3d) or dtype is not torch.complex64
+    },
+    "maxima of windows": lambda d: _aten.max_pool2d_with_indices_backward(
+        ones(d, 1, 2, 7, 7), ones(d, 1, 2, 7, 7), *_ONCE, [1, 1], False, places(d, 1, 2, 3, 3)
+    ),
+    "gradient of windows": lambda d: _aten.max_pool2d_with_indices_backward(
+        ones(d, 1, 2, 5, 7), ones(d, 1, 2, 7, 7), *_ONCE, [1, 1], False, places(d, 1, 2, 7, 7)
+    ),
+    "gradient of windows, dtype": lambda d: _aten.max_pool2d_with_indices_backward(
+        ones(d, 1, 2, 7, 7).double(), ones(d, 1, 2, 7, 7), *_ONCE, [1, 1], False, places(d, 1, 2, 7, 7)
+    ),
+    "in three dimensions": lambda d: _aten.max_pool3d_with_indices_backward(
+        ones(d, 1, 2, 7, 7, 6), ones(d, 1, 2, 7, 7, 7), *_ONCE3, [1] * 3, False, places(d, 1, 2, 7, 7, 7)
+    ),
+    "gradient of means": lambda d: _aten.avg_pool2d_backward(
+        ones(d, 1, 2, 5, 7), ones(d, 1, 2, 7, 7), *_ONCE, False, True, None
+    ),
+    "channels of means": lambda d: _aten.avg_pool2d_backward(
+        ones(d, 1, 3, 7, 7), ones(d, 1, 2, 7, 7), *_ONCE, False, True, None
+    ),
+    "means in three": lambda d: _aten.avg_pool3d_backward(
+        ones(d, 1, 2, 7, 7, 6), ones(d, 1, 2, 7, 7, 7), *_ONCE3, False, True, None
+    ),
+    "means over nothing": lambda d: _aten.avg_pool2d_backward(
+        ones(d, 1, 2, 7, 7), ones(d, 1, 2, 7, 7), *_ONCE, False, True, 0
+    ),
+    **{
+        f"fractional {kernel} to {output}": lambda d, k=kernel, o=output, n=n: getattr(F, f"fractional_max_pool{n}d")(
+            ones(d, 2, *(7,) * n), k, output_size=o, _random_samples=ones(d, 1, 2, n) * 0.5
+        )
+        for n, kernel, output in (
+            (2, (), (3, 3)), (2, (1,), (3, 3)), (2, (9, 2), (3, 3)), (2, (2, 2), (9, 3)), (2, (2, 2), (3, 9)),
+            (2, (2, 2), (3,)), (2, (2, 2), ()), (3, (2, 2), (3, 3, 3)), (3, (2, 2, 2), (3, 3, 9)),
+            (3, (2, 2, 2), (9, 3, 3)), (3, (2, 2, 2), ()),
+        )
+    },
+    **{
+        f"fractional samples {shape}": lambda d, shape=shape: F.fractional_max_pool2d(
+            ones(d, 2, 7, 7), (2, 2), output_size=(3, 3), _random_samples=ones(d, *shape) * 0.5
+        )
+        for shape in ((0, 2, 2), (1, 2), (1, 3, 2), (1, 2, 3))
+    },
+    "fractional in three of no samples": lambda d: F.fractional_max_pool3d(
+        ones(d, 1, 2, 7, 7, 7), 2, output_size=1, _random_samples=ones(d, 0, 2, 3)
+    ),
+    "fractional samples of another dtype": lambda d: F.fractional_max_pool2d(
+        ones(d, 2, 7, 7), 2, output_size=3, _random_samples=ones(d, 1, 2, 2).double()
+    ),
+    "fractional of integers": lambda d: F.fractional_max_pool2d(
+        ones(d, 2, 7, 7).int(), 2, output_size=3, _random_samples=ones(d, 1, 2, 2).int()
+    ),
+    "fractional of a plane": lambda d: F.fractional_max_pool2d(
+        ones(d, 7, 7), 2, output_size=3, _random_samples=ones(d, 1, 2, 2)
+    ),
+    "gradient of fractions": lambda d: _aten.fractional_max_pool2d_backward(
+        ones(d, 1, 1, 2, 3, 3), ones(d, 1, 2, 7, 7), (2, 2), (3, 3), places(d, 1, 2, 3, 3)
+    ),
+    "gradient of fractions in three": lambda d: _aten.fractional_max_pool3d_backward(
+        ones(d, 1, 2, 3, 3, 4), ones(d, 1, 2, 7, 7, 7), (2, 2, 2), (3, 3, 3), places(d, 1, 2, 3, 3, 3)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", POOLS.values(), ids=POOLS)
+def test_pools(call):
+    ours, theirs = refused(call)
+    assert ours == theirs
+
+
+def several(d, count=1):
+    return [torch.ones(2, device=d) for _ in range(count)]
+
+
+LISTS = {
+    "no numbers": lambda d: torch._foreach_mul(several(d), []),
+    "no numbers in place": lambda d: torch._foreach_mul_(several(d), []),
+    "two numbers": lambda d: torch._foreach_mul(several(d), [1.0, 2.0]),
+    "two for one": lambda d: torch._foreach_maximum(several(d), several(d, 2)),
+    "nothing": lambda d: torch._foreach_mul([], []),
+    "addcmul": lambda d: torch._foreach_addcmul(several(d), several(d), several(d, 2)),
+    "numbers of addcmul": lambda d: torch._foreach_addcmul(several(d), several(d), several(d), [1.0, 2.0]),
+    "numbers in a tensor": lambda d: torch._foreach_addcdiv_(
+        several(d), several(d), several(d), torch.tensor([1.0, 2.0])
+    ),
+    "a matrix of numbers": lambda d: torch._foreach_addcmul(several(d), several(d), several(d), torch.tensor([[1.0]])),
+    "weights of lerp": lambda d: torch._foreach_lerp(several(d), several(d), [0.5, 0.5]),
+    "one tensor for all": lambda d: torch._foreach_add(several(d), torch.ones(2, device=d)),
+    "one factor for all": lambda d: torch._foreach_mul_(several(d), torch.ones(2, device=d)),
+    "other sizes": lambda d: torch._foreach_sub(several(d), [torch.ones(3, device=d)]),
+}
+
+
+@pytest.mark.parametrize("call", LISTS.values(), ids=LISTS)
+def test_lists(call):
+    ours, theirs = refused(call)
+    assert ours == theirs

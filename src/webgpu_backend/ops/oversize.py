@@ -58,6 +58,12 @@ def by_pairs(overload, a, b, *args, **kwargs):
     return apply(overload, (a, b, *args), kwargs, {0: 0, 1: 0}, 0)
 
 
+def by_batches(overload, *args, **kwargs):
+    """As by_batch, of all the tensors there are."""
+    dims = {i: 0 for i, x in enumerate(args) if isinstance(x, torch.Tensor)}
+    return apply(overload, args, kwargs, dims, 0)
+
+
 def by_free_dimension(overload, self, dim, *rest):
     """Cut along a dimension that is none of those that the operator works along."""
     free = other(self, *(d % self.dim() for d in dim))

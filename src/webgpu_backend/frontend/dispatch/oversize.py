@@ -59,7 +59,7 @@ def _compacted(overload, call, args, kwargs):
             return x
         if x.numel() * x.element_size() > limit:
             return x  # some kernels take such an operand in windows
-        copies.append((x, x.clone(memory_format=torch.contiguous_format)))
+        copies.append((x, x.clone()))
         return copies[-1][1]
 
     args = [compact(x) for x in args]

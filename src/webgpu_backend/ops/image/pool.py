@@ -10,10 +10,12 @@ from ...kernels.image import pool
 from ...kernels.layout import numel
 from ...plan import caps
 from ..by_index import meta_results, run
-from ..oversize import by_batch
+from ..oversize import by_batch, by_batches
 from ..table import custom
+from . import pool_checks as checks
 
 aten = torch.ops.aten
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
@@ -89,6 +91,7 @@ def _forward(kind: str, window: str, op, x: torch.Tensor, dims: int, arguments: 
 
 def _max_pool(op, dims: int, x, *window, kind: str = "max"):
     arguments = (*[_tuple(w) for w in window[:4]], window[4])
+    checks.dtype(f"max_pool{dims}d", x, *_INTEGERS)
     return _forward(kind, "fixed", op, x, dims, arguments, _window(dims, *arguments[:4]))
 
 
@@ -149,21 +152,29 @@ def _backward(
     return result
 
 
-@custom("max_pool2d_with_indices_backward")
+def _max_back(op, dims: int, grad, x, kernel_size, stride, padding, dilation, ceil_mode, indices):
+    window = [_tuple(w) for w in (kernel_size, stride, padding, dilation)]
+    pooled = meta_results(op, x, *window, ceil_mode)[0].sizes
+    checks.windows_back(dims, grad, x, pooled[-dims:], indices)
+    return _backward("max_backward", "fixed", dims, grad, x, _window(dims, *window), indices=indices)
+
+
+@custom("max_pool2d_with_indices_backward", oversize=by_batches)
 def max_pool2d_backward(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
-    geometry = _window(2, _tuple(kernel_size), _tuple(stride), _tuple(padding), _tuple(dilation))
-    return _backward("max_backward", "fixed", 2, grad_output, self, geometry, indices=indices)
+    op = aten.max_pool2d_with_indices.default
+    return _max_back(op, 2, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices)
 
 
-@custom("max_pool3d_with_indices_backward")
+@custom("max_pool3d_with_indices_backward", oversize=by_batches)
 def max_pool3d_backward(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
-    geometry = _window(3, _tuple(kernel_size), _tuple(stride), _tuple(padding), _tuple(dilation))
-    return _backward("max_backward", "fixed", 3, grad_output, self, geometry, indices=indices)
+    op = aten.max_pool3d_with_indices.default
+    return _max_back(op, 3, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices)
 
 
 def _avg_pool(op, dims, x, kernel_size, stride, padding, ceil_mode, include_pad, divisor):
     arguments = (tuple(kernel_size), tuple(stride), tuple(padding), ceil_mode, include_pad, divisor)
     geometry = _window(dims, *arguments[:3], (1,))
+    checks.dtype("avg_pool2d" if dims == 2 else "avg_pool3d_out_frame", x, torch.int64)
     return _forward("avg", "fixed", op, x, dims, arguments, geometry, (divisor or 0,), include_pad)
 
 
@@ -179,30 +190,36 @@ def avg_pool3d(self, kernel_size, stride=(), padding=0, ceil_mode=False, count_i
                      ceil_mode, count_include_pad, divisor_override)  # fmt: skip
 
 
-@custom("avg_pool2d_backward")
+def _avg_back(op, dims: int, grad, x, kernel_size, stride, padding, ceil_mode, include_pad, divisor):
+    window = [_tuple(w) for w in (kernel_size, stride, padding)]
+    checks.divisor(divisor)
+    pooled = meta_results(op, x, *window, ceil_mode, include_pad, divisor)[0].sizes
+    checks.windows_back(dims, grad, x, pooled[-dims:])
+    geometry = _window(dims, *window, (1,))
+    return _backward("avg_backward", "fixed", dims, grad, x, geometry, (divisor or 0,), include_pad)
+
+
+@custom("avg_pool2d_backward", oversize=by_batches)
 def avg_pool2d_backward(
     grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
 ):
-    geometry = _window(2, _tuple(kernel_size), _tuple(stride), _tuple(padding), (1,))
-    return _backward(
-        "avg_backward", "fixed", 2, grad_output, self, geometry, (divisor_override or 0,), count_include_pad
-    )
+    op, pad = aten.avg_pool2d.default, count_include_pad
+    return _avg_back(op, 2, grad_output, self, kernel_size, stride, padding, ceil_mode, pad, divisor_override)
 
 
-@custom("avg_pool3d_backward")
+@custom("avg_pool3d_backward", oversize=by_batches)
 def avg_pool3d_backward(
     grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
 ):
-    geometry = _window(3, _tuple(kernel_size), _tuple(stride), _tuple(padding), (1,))
-    return _backward(
-        "avg_backward", "fixed", 3, grad_output, self, geometry, (divisor_override or 0,), count_include_pad
-    )
+    op, pad = aten.avg_pool3d.default, count_include_pad
+    return _avg_back(op, 3, grad_output, self, kernel_size, stride, padding, ceil_mode, pad, divisor_override)
 
 
 _UNIT = [1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1]
 
 
 def _adaptive(kind: str, op, dims: int, x, output_size):
+    checks.dtype(f"adaptive_{kind}_pool{dims}d{'_cpu' if dims == 3 else ''}", x)
     return _forward(kind, "adaptive", op, x, dims, (output_size,), _UNIT, (0,) if kind == "avg" else ())
 
 
@@ -226,27 +243,32 @@ def adaptive_max_pool3d(self, output_size):
     return _adaptive("max", aten.adaptive_max_pool3d.default, 3, self, tuple(output_size))
 
 
-@custom("_adaptive_avg_pool2d_backward")
+@custom("_adaptive_avg_pool2d_backward", oversize=by_batches)
 def adaptive_avg_pool2d_backward(grad_output, self):
+    checks.adaptive_avg_back(2, grad_output, self)
     return _backward("avg_backward", "adaptive", 2, grad_output, self, _UNIT, (0,))
 
 
-@custom("_adaptive_avg_pool3d_backward")
+@custom("_adaptive_avg_pool3d_backward", oversize=by_batches)
 def adaptive_avg_pool3d_backward(grad_output, self):
+    checks.adaptive_avg_back(3, grad_output, self)
     return _backward("avg_backward", "adaptive", 3, grad_output, self, _UNIT, (0,))
 
 
-@custom("adaptive_max_pool2d_backward")
+@custom("adaptive_max_pool2d_backward", oversize=by_batches)
 def adaptive_max_pool2d_backward(grad_output, self, indices):
+    checks.adaptive_max_back(2, grad_output, self, indices)
     return _backward("max_backward", "adaptive", 2, grad_output, self, _UNIT, indices=indices)
 
 
-@custom("adaptive_max_pool3d_backward")
+@custom("adaptive_max_pool3d_backward", oversize=by_batches)
 def adaptive_max_pool3d_backward(grad_output, self, indices):
+    checks.adaptive_max_back(3, grad_output, self, indices)
     return _backward("max_backward", "adaptive", 3, grad_output, self, _UNIT, indices=indices)
 
 
 def _fractional(op, dims: int, x, kernel_size, output_size, random_samples):
+    checks.fractional(dims, x, kernel_size, output_size, random_samples)
     samples = random_samples.float().contiguous()
     geometry = [*_three(kernel_size, dims, 1), *_UNIT[3:]]
     arguments = (kernel_size, output_size, random_samples)
@@ -278,9 +300,11 @@ def _scatter_back(dims: int, grad, x, indices):
 
 @custom("fractional_max_pool2d_backward")
 def fractional_max_pool2d_backward(grad_output, self, kernel_size, output_size, indices):
+    checks.fractional_back(2, grad_output, self, _tuple(output_size))
     return _scatter_back(2, grad_output, self, indices)
 
 
 @custom("fractional_max_pool3d_backward")
 def fractional_max_pool3d_backward(grad_output, self, kernel_size, output_size, indices):
+    checks.fractional_back(3, grad_output, self, _tuple(output_size))
     return _scatter_back(3, grad_output, self, indices)

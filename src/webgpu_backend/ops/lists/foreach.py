@@ -25,6 +25,25 @@ def _check(lists: list) -> None:
             )
 
 
+def _numbers(name: str, value, count: int):
+    """An argument; a list of numbers, or numbers in a tensor, checked as torch does."""
+    if name == "scalars" and isinstance(value, torch.Tensor):
+        if value.dim() != 1:
+            raise RuntimeError(f"Expected packed scalar Tensor to be of dimension 1. Got {value.dim()} instead.")
+        if len(value) != count:
+            raise RuntimeError(
+                f"Expected length of scalars to match input of length {count} but got {len(value)} instead."
+            )
+        return value.tolist()
+    if isinstance(value, (list, tuple)) and len(value) != count:
+        raise RuntimeError("Tensor list must have same number of elements as scalar list.")
+    if name == "other" and isinstance(value, torch.Tensor) and (value.dim() or value.numel() != 1):
+        raise RuntimeError(
+            f"scalar tensor expected to be 0 dim but it has {value.dim()} dimensions and {value.numel()} elements."
+        )
+    return value
+
+
 def _counted(kernel):
     """torch counts the changes of one tensor (a changed tensor cannot give the gradient it was kept for), and leaves
     those of a list to the kernel."""
@@ -41,7 +60,7 @@ def _listed(entry, overload, single):
     run = Elementwise(entry)
     arguments = overload._schema.arguments
     names = [a.name for a in arguments]
-    listed = {a.name for a in arguments if "List" in str(a.type)}
+    listed = {a.name for a in arguments if "List[Tensor]" in str(a.type)}
     defaults = {a.name: a.default_value for a in arguments if a.has_default_value()}
     inplace = arguments[0].alias_info is not None
     n_in, n_scalars = len(entry.spec.inputs), len(entry.spec.scalars)
@@ -53,17 +72,12 @@ def _listed(entry, overload, single):
 
     def kernel(*args, **kwargs):
         given = [*args, *(kwargs[n] if n in kwargs else defaults[n] for n in names[len(args) :])]
-        columns = []
-        for name, value in zip(names, given):
-            if name == "scalars" and isinstance(value, torch.Tensor):
-                value = value.tolist()
-            columns.append(value)
-        lists = [c for name, c in zip(names, columns) if name in listed or (name == "scalars" and isinstance(c, list))]
-        _check(lists)
+        _check([value for name, value in zip(names, given) if name in listed])
+        columns = [_numbers(name, value, len(given[0])) for name, value in zip(names, given)]
         made = together([*columns, *missing])
         if made is not None:
             return None if inplace else made[0]
-        count = len(lists[0])
+        count = len(given[0])
         rows = zip(*[c if isinstance(c, (list, tuple)) else [c] * count for c in columns])
         results = []
         for row in rows:
