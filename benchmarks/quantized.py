@@ -1,8 +1,10 @@
 """A language model's shape with weights of few bits beside float16, in one run: size, error, memory, tokens a second.
 
     python -m benchmarks.quantized [--shape 1b|small] [--formats float16,q4_k] [--tokens 32] [--compiled] [--json FILE]
+    python -m benchmarks.quantized --kernels [--shape 1b|small]
 
 Weights are drawn at random: speed and memory do not depend on them, and the error is that of normally distributed ones.
+`--kernels` times products of few rows on the GPU, beside a copy that moves as many bytes as the packed weights have.
 """
 
 import argparse
@@ -14,6 +16,8 @@ import time
 import torch
 
 import webgpu_backend
+from benchmarks import ceilings
+from webgpu_backend.kernels.quantized.formats import FORMATS as LAYOUTS
 
 DEVICE = "webgpu"
 SHAPES = {  # Llama-3.2-1B's, and one for a software adapter
@@ -90,15 +94,86 @@ def measure(shape: str, format: str, tokens: int, compiled: bool) -> dict:
     return row
 
 
+# -- kernels
+
+PRODUCTS = [
+    (1, 4096, 4096, "q8_0"), (1, 14336, 4096, "q8_0"), (1, 151936, 896, "q8_0"), (1, 4096, 4096, "q4_k"),
+    (1, 14336, 4096, "q4_k"), (1, 4096, 14336, "q4_k"), (1, 14336, 4096, "q4_0"), (1, 151936, 896, "q4_0"),
+    (1, 4096, 4096, "q6_k"), (1, 14336, 4096, "q6_k"), (2, 14336, 4096, "q4_k"), (4, 4096, 4096, "q4_k"),
+    (4, 14336, 4096, "q4_k"), (8, 4096, 4096, "q4_k"), (8, 14336, 4096, "q4_k"), (8, 151936, 896, "q8_0"),
+]  # fmt: skip
+LARGER = 160 << 20  # bytes that no cache holds, in copies that are taken in turn
+
+
+def drawn(n: int, k: int, format: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes and scales of any weights."""
+    layout = LAYOUTS[format]
+    codes = torch.randint(-(2**31), 2**31 - 1, (n, k // 32 * layout.words), dtype=torch.int32, device=DEVICE)
+    if not layout.header:
+        return codes, (torch.rand(n, k // 32, device=DEVICE) * 0.01).half().view(torch.int16)
+    shape = n, k // 256 * layout.header
+    return codes, torch.randint(0, 2**31 - 1, shape, dtype=torch.int32, device=DEVICE) & 0x2FFF2FFF  # finite halves
+
+
+def microseconds(call, busy, repeat: int = 12) -> float:
+    """The median of the GPU's time for a call, whose argument counts; the GPU has other work before."""
+    for _ in range(10):
+        busy()
+    call(0)
+    with torch.webgpu.profiler.profile() as found:
+        busy()
+        for i in range(repeat):
+            call(i)
+    events = list(found)
+    each = (len(events) - 1) // repeat
+    taken = [sum(e.duration for e in events[1 + i * each :][:each]) for i in range(repeat)]
+    return statistics.median(taken[2:]) / 1e3
+
+
+def product_time(rows: int, n: int, k: int, format: str, count: int, busy) -> float:
+    first = drawn(n, k, format)
+    weights = [first, *(tuple(t.clone() for t in first) for _ in range(count - 1))]
+    x = torch.randn(rows, k, device=DEVICE).half()
+    linear = torch.ops.webgpu_backend.linear_blocks
+    return microseconds(lambda i: linear(x, *weights[i % count], None, format), busy)
+
+
+def copy_time(size: int, count: int, busy) -> float:
+    copy = torch.webgpu.compile_shader(ceilings.COPY, trusted=True).copy
+    quads = size // 32
+    pairs = [[torch.zeros(quads * 4, device=DEVICE) for _ in range(2)] for _ in range(count)]
+    return microseconds(lambda i: copy(*pairs[i % count], quads, threads=quads), busy)
+
+
+def kernels(small: bool) -> None:
+    square = torch.zeros(256 if small else 4096, 256 if small else 4096, device=DEVICE)
+    busy = lambda: square @ square  # noqa: E731
+    idle = copy_time(512, 1, busy)
+    print(f"a kernel with nothing to do: {idle:.1f} us", flush=True)
+    print("rows        product  format      us   copy  ratio  less what nothing takes", flush=True)
+    for rows, n, k, format in PRODUCTS:
+        if small:
+            n, k = n // 64, k if k % 1024 else k // 4
+        size = sum(t.nbytes for t in drawn(n, k, format))
+        count = max(2, min(20, (LARGER >> (12 if small else 0)) // size))
+        taken, moved = product_time(rows, n, k, format, count, busy), copy_time(size, count, busy)
+        net = (taken - idle) / max(moved - idle, 0.1)
+        shape = f"{k} x {n}"
+        print(f"{rows:4} {shape:>14}  {format:6}{taken:8.1f}{moved:7.1f}{taken / moved:7.2f}{net:7.2f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", choices=SHAPES, default="small")
     parser.add_argument("--formats", default=",".join(FORMATS))
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--json")
     options = parser.parse_args()
     print(f"{torch.webgpu.get_device_name()}, {options.shape}", flush=True)
+    if options.kernels:
+        return kernels(options.shape == "small")
     print("format    bits  error     MB  of fp16  eager t/s  compiled t/s", flush=True)
     rows = []
     for format in options.formats.split(","):

@@ -23,6 +23,7 @@ class Caps:
     max_groups: int = 65535
     f32_atomic: bool = False  # atomic additions of f32; else by compare-exchange
     lanes: int = 0  # neighbours that are always in one subgroup, as far as known
+    dots: bool = False  # four products of bytes and their sum are one instruction, as far as known
 
 
 @dataclass(frozen=True, slots=True, eq=False)

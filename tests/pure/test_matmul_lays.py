@@ -1,11 +1,12 @@
 """How threads lie over products of few rows: what every adapter allows, and sums that all arrive."""
 
 import re
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
-from webgpu_backend.kernels.matmul import few_rows
+from webgpu_backend.kernels.matmul import digits, few_rows
 from webgpu_backend.program import Caps
 
 BIG = Caps("gpu", True, True, True, True, 256, 1 << 31, 1 << 32, 32, 48 << 10, 1024)
@@ -81,3 +82,23 @@ def test_folding_adds_up_every_thread_once(count, along_k):
             assert held[lane][value] == {(other, place + i) for other in range(along_k)}
             seen.add(place + i)
     assert seen == set(range(count))
+
+
+@pytest.mark.parametrize("lanes, bytes_, size", [(32, 48 << 10, 1024), (8, 16 << 10, 256), (16, 32 << 10, 512)])
+def test_lays_of_digits(lanes, bytes_, size):
+    """Within what the adapter has, with room for activations beside the sums; every tile has a workgroup."""
+    caps = replace(BIG, lanes=lanes, workgroup_bytes=bytes_, workgroup_size=size, dots=True)
+    for rows, n, k in product((1, 2, 4, 8), (1, 8, 700, 5000, 200_000), (32, 64, 896, 8192, 30_000 // 32 * 32)):
+        lay = digits.lay(rows, n, k, caps)
+        held, groups = digits.held(lay, rows, caps), digits.groups(lay, rows, n, k, caps)
+        assert lay.threads <= size and lay.columns % 4 == 0 and lay.along_k <= lanes
+        assert held > 0 and held % (lay.along_k * lay.teams * lay.unroll) == 0
+        assert lay.bytes(rows) + held * rows * digits.HELD_BY_PIECE <= bytes_
+        assert 1 <= groups <= -(-n // lay.columns)
+        assert groups <= digits.UNITS or held * 32 < k
+
+
+def test_digits_use_the_card():
+    caps = replace(BIG, lanes=32, dots=True)
+    for rows, (n, k) in product((1, 8), ((4096, 4096), (14336, 4096), (151936, 896), (128256, 2048))):
+        assert digits.BUSY <= digits.groups(digits.lay(rows, n, k, caps), rows, n, k, caps) <= digits.UNITS

@@ -188,6 +188,7 @@ def _caps(adapter: Any, device: Any) -> Caps:
         subgroups=lanes >= 8,
         lanes=lanes,
         f32_atomic=f("shader-float32-atomic"),
+        dots=adapter.info["backend_type"] in ("Vulkan", "D3D12"),  # Metal has none: they become single products there
         immediate_bytes=min(limits["max-immediate-size"], 256) if f("immediates") else 0,
         max_binding=limits["max-storage-buffer-binding-size"] & ~255,
         max_buffer=limits["max-buffer-size"] & ~255,

@@ -12,7 +12,7 @@ from ..text import elements
 from ..text.expression import Emitter, literal, wgsl_type
 from ..text.numbers import packed
 from ..text.render import render_program
-from . import few_rows, halves, padded, tiles
+from . import digits, few_rows, halves, padded, tiles
 from .product import (
     BUFFERS,
     GATHER_FIELDS,
@@ -98,9 +98,8 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
         a_class = a_class.replace("r", "R")  # fewer rows than a vector has lanes
     batch = q.outer * (1 if q.summed else q.inner)
     if vector:
-        a_class, b_class = few_rows.classes(q, a_class, b_class)
-        lay = few_rows.lay(b_class, _power(q.m), q.n, q.k, caps)
-        tiles_m, tiles_n = 1, -(-q.n // lay.columns)
+        a_class, b_class, lay, tiles_n = _few(q, a_class, b_class, caps)
+        tiles_m = 1
     else:
         tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
     splits, chunk = _splits(q, parts, batch * tiles_m * tiles_n, few_rows.SPLIT if vector else SPLIT[caps.kind])
@@ -116,7 +115,7 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
         target = Matrix(SUMS[carry], 0, *step, size * (1 if q.summed else q.inner), 0 if q.summed else size)
     store = store_mode(target, q.n, caps)
     program = _program(
-        "few_rows" if vector else "tiled" if tile.bk else "direct",
+        "digits" if b_class == "d" else "few_rows" if vector else "tiled" if tile.bk else "direct",
         q.a.dtype, q.b.dtype, target.dtype, q.c.dtype if q.c and epilogue != "none" else None,
         a_class, b_class, store, epilogue, q.act if epilogue != "none" else "",
         (_power(q.m), lay) if vector else tile, q.summed, bool(q.gather and q.gather.flat),
@@ -148,6 +147,17 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
         work["part"] = splits * batch * q.m * q.n * SUMS[carry].size
         steps.append(_finish(product, splits, batch, carry, caps))
     return Plan(tuple(steps), work)
+
+
+def _few(q: Product, a_class: str, b_class: str, caps: Caps) -> tuple[str, str, few_rows.Lay, int]:
+    """How few rows are multiplied: the classes of operands, how threads lie, and workgroups along n."""
+    rows = _power(q.m)
+    if q.blocks and digits.serve(q, caps):
+        lay = digits.lay(rows, q.n, q.k, caps)
+        return a_class, "d", lay, digits.groups(lay, rows, q.n, q.k, caps)
+    a_class, b_class = few_rows.classes(q, a_class, b_class)
+    lay = few_rows.lay(b_class, rows, q.n, q.k, caps)
+    return a_class, b_class, lay, -(-q.n // lay.columns)
 
 
 def _tile(q: Product, classes: str, caps: Caps) -> tuple[Tile | None, int]:
@@ -235,10 +245,12 @@ def _program(
         bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
     words = replace(caps, f16=False) if b_class in "8o" else caps
-    if kind == "few_rows":
+    if kind in ("few_rows", "digits"):
         rows, lay = tile
         names = few_rows.names(lay, rows, b_class, caps)
         names["widened"] = lambda x, word, half: _widened(dtypes[x], word, half, caps)
+        if kind == "digits":
+            names |= digits.names(lay, rows, formats.FORMATS[blocks.format], caps)
         tag = f"v{rows}"
     else:
         names = dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"), gather=gather, flat=flat)

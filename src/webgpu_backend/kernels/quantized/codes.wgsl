@@ -23,36 +23,53 @@ fn codes(w: u32) -> vec4<f32> {
 }
 {% endif %}
 
+{# `scale_held` reads what the scale of row n from element k on is made of, `scale_in` makes it, with the offset. #}
 {% if f.scales == "plain" %}
-// The scale of row n from element k on.
-fn scale_of(n: u32, k: u32) -> f32 {
+fn scale_held(n: u32, k: u32) -> f32 {
     let at = p.s_o + n * p.s_n + (k >> p.s_shift) * p.s_g;
     return {{ read_scale("at") }};
 }
+
+fn scale_in(held: f32, k: u32) -> f32 {
+    return held;
+}
 {% elif f.scales == "zeros" %}
-// The scale of row n from element k on, and the offset.
-fn scale_of(n: u32, k: u32) -> vec2<f32> {
+fn scale_held(n: u32, k: u32) -> vec2<f32> {
     let at = p.s_o + n * p.s_n + (k >> p.s_shift) * p.s_g;
     let zero = at + p.s_z;
     return vec2<f32>({{ read_scale("at") }}, {{ read_scale("zero") }});
 }
+
+fn scale_in(held: vec2<f32>, k: u32) -> vec2<f32> {
+    return held;
+}
 {% elif f.scales == "k4" %}
-fn scale_of(n: u32, k: u32) -> vec2<f32> {
-    let h = s_in[p.s_o + n * p.s_n + k / 256u];
+fn scale_held(n: u32, k: u32) -> vec4<u32> {
+    return s_in[p.s_o + n * p.s_n + k / 256u];
+}
+
+fn scale_in(held: vec4<u32>, k: u32) -> vec2<f32> {
     let place = (k / 8u) & 28u;
-    let more = h.w >> place;
-    let scale = ((h.y >> place) & 15u) | ((more & 3u) << 4u);
-    let least = ((h.z >> place) & 15u) | ((more & 12u) << 2u);
-    return unpack2x16float(h.x) * vec2<f32>(vec2<u32>(scale, least)) * vec2<f32>(1.0, -1.0);
+    let more = held.w >> place;
+    let scale = ((held.y >> place) & 15u) | ((more & 3u) << 4u);
+    let least = ((held.z >> place) & 15u) | ((more & 12u) << 2u);
+    return unpack2x16float(held.x ^ 0x80000000u) * vec2<f32>(vec2<u32>(scale, least));
 }
 {% else %}
-// Of sixteen elements.
-fn scale_of(n: u32, k: u32) -> f32 {
+// Of sixteen elements; those of 64 share a word.
+fn scale_held(n: u32, k: u32) -> vec2<u32> {
     let at = p.s_o + (n * p.s_n + k / 256u) * 5u;
-    let word = s_in[at + 1u + ((k / 64u) & 3u)];
-    return unpack2x16float(s_in[at]).x * f32(extractBits(bitcast<i32>(word), ((k / 16u) & 3u) * 8u, 8u));
+    return vec2<u32>(s_in[at], s_in[at + 1u + ((k / 64u) & 3u)]);
+}
+
+fn scale_in(held: vec2<u32>, k: u32) -> f32 {
+    return unpack2x16float(held.x).x * f32(extractBits(bitcast<i32>(held.y), ((k / 16u) & 3u) * 8u, 8u));
 }
 {% endif %}
+
+fn scale_of(n: u32, k: u32) -> {{ "vec2<f32>" if f.offsets else "f32" }} {
+    return scale_in(scale_held(n, k), k);
+}
 
 // Weights k to k + 3 of row n; k is a multiple of four.
 fn weights_at(n: u32, k: u32) -> vec4<f32> {

@@ -49,6 +49,16 @@ class Format(NamedTuple):
         return self.scales in ("zeros", "k4")
 
     @property
+    def whole(self) -> bool:
+        """Codes are whole numbers of up to eight bits."""
+        return self.codes[0] in "468"
+
+    @property
+    def low(self) -> int:
+        """What is taken off a code."""
+        return {"4z": 8, "6": 32}.get(self.codes, 0)
+
+    @property
     def header(self) -> int:
         """Words of the scales of a block."""
         return {"k4": 4, "k6": 5}.get(self.scales, 0)
@@ -101,8 +111,9 @@ def names(blocks: Blocks, caps: Caps) -> dict:
     found = FORMATS[blocks.format]
     return dict(
         f=found, code_of=lambda u, j, quad: _code(found, f"y{u}_{j}_", quad),
+        bytes_of=lambda u, j, word: _bytes(found, f"y{u}_{j}_", word),
         read_scale=lambda at: elements.read(blocks.dtype, "s_in", at, caps),
-        low={"4z": 8, "6": 32, "8": 128}.get(found.codes, 0),
+        low=128 if found.codes == "8" else found.low,
     )  # fmt: skip
 
 
@@ -115,3 +126,22 @@ def _code(f: Format, held: str, quad: int) -> str:
     if f.words == 4:
         return f"codes({low})"
     return f"codes({low}, {word(4 + quad // 4)} {('<< 4u', '<< 2u', '>> 12u', '>> 14u')[quad % 4]})"
+
+
+# How the high bits of six come to the bytes of the elements 0, 2 (1, 3) and 4, 6 (5, 7) of a low word, by the word's
+# and the elements' oddness.
+_HIGH = {(0, 0): ("<< 4u", "<< 18u"), (0, 1): ("", "<< 14u"), (1, 0): (">> 12u", "<< 2u"), (1, 1): (">> 16u", ">> 2u")}
+
+
+def _bytes(f: Format, held: str, word: int) -> str:
+    """Four codes as the bytes of a word, number `word` of the eight of a piece: in order where codes have eight bits,
+    else the even or the odd ones of eight."""
+    at = lambda w: f"{held}{w // f.vector}.{'xyzw'[w % f.vector]}"  # noqa: E731
+    if f.words == 8:
+        return at(word)
+    w, odd = word // 2, word % 2
+    low = f"(({at(w)} >> 4u) & 0x0f0f0f0fu)" if odd else f"({at(w)} & 0x0f0f0f0fu)"
+    if f.words == 4:
+        return low
+    first, second = (f"({at(4 + w // 2)} {shift})" if shift else at(4 + w // 2) for shift in _HIGH[w % 2, odd])
+    return f"({low} | ({first} & 0x3030u) | ({second} & 0x30300000u))"
