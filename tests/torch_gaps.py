@@ -52,6 +52,7 @@ BY_DESIGN: dict[tuple[str, str], str] = {
     ("test_fake__native_batch_norm_legit", "Shapes"): "sizes of what is not used, which torch tells by the device",
     ("test_fake_native_batch_norm", "Shapes"): "sizes of what is not used, which torch tells by the device",
     ("test_fake__batch_norm_with_update", "Shapes"): "sizes of what is not used, which torch tells by the device",
+    ("test_disable_fastpath", "two devices"): "puts a tensor of the CPU in the place of a layer's result",
     ("test_compile_int4_mm", ""): "weights packed for CPU and CUDA kernels",
 }
 MISSING: dict[tuple[str, str], str] = {

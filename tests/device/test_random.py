@@ -329,3 +329,9 @@ def test_dropout_hides_no_nan(dtype):
     leaf = torch.ones(70, dtype=dtype, device=D, requires_grad=True)
     torch.nn.functional.dropout(leaf, 0.5).backward(x)
     assert leaf.grad[:35].isnan().all() and leaf.grad[35:].isnan().any()
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_uniform_numbers_of_two_halves():
+    parts = torch.view_as_real(torch.rand(999, dtype=torch.complex32, device=D)).float().cpu()
+    assert parts.min() >= 0 and parts.max() < 1 and abs(parts.mean(0) - 0.5).max() < 0.05

@@ -194,3 +194,32 @@ def test_conjugates_are_made_of_conjugated_views():
         found = view(x.to(D)).conj_physical()
         assert torch.equal(expected, found.cpu()) and not found.is_conj()
         assert torch.equal(torch._conj_physical(view(x)), torch._conj_physical(view(x.to(D))).cpu())
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_unbind(dim):
+    x = torch.arange(24.0).view(2, 3, 4)[:, 1:].transpose(1, 2)
+    ours = x.to(D).transpose(0, 1)
+    for expected, found in zip(x.transpose(0, 1).unbind(dim), ours.unbind(dim), strict=True):
+        assert torch.equal(expected, found.cpu()) and found.data_ptr() >= ours.data_ptr()
+    ours.unbind(dim)[1].fill_(7)
+    assert (ours.select(dim, 1) == 7).all()
+    leaf = torch.ones(3, 4, device=D, requires_grad=True)
+    rows = leaf.unbind(0)
+    (rows[0] * 2 + rows[2] * 3).sum().backward()
+    assert leaf.grad.tolist() == [[2] * 4, [0] * 4, [3] * 4]
+    with torch.inference_mode():
+        assert [len(row) for row in leaf.unbind(1)] == [3] * 4
+    for call in (lambda t: t.unbind(5), lambda t: t[0][0].unbind()):
+        said = []
+        for t in (x, ours):
+            with pytest.raises(IndexError) as raised:
+                call(t.reshape(4, -1))
+            said.append(str(raised.value))
+        assert said[0] == said[1]
+
+
+def test_a_walk_over_a_tensor_forgets_no_plan():
+    before = webgpu_backend.stats()["plans_live"]
+    assert len(list(torch.arange(5000.0, device=D))) == 5000
+    assert webgpu_backend.stats()["plans_live"] < before + 10

@@ -15,6 +15,7 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...ops.pointwise.elementwise import resize_output
 from ...ops.random.streams import STREAMS, default
+from ...plan.run import planning_here
 from ..device.rng import cpu_twin
 from . import counts, outs
 
@@ -152,7 +153,10 @@ def _through_functional(op, functional, args, kwargs):
         rest = {n: v for n, v in kwargs.items() if n not in written}
         targets = [kwargs[n] for n in written]
         if functional._schema.name in _SUMS and rest.get("dtype") is None:
-            rest["dtype"] = targets[0].dtype
+            whole, into_whole = [not (x.is_floating_point() or x.is_complex()) for x in (args[0], targets[0])]
+            refused = {"aten::mean": whole or into_whole, "aten::nansum": into_whole and not whole}
+            if not refused.get(functional._schema.name):
+                rest["dtype"] = targets[0].dtype
         result = functional(*args, **rest)
     results = result if isinstance(result, (tuple, list)) else (result,)
     if len(targets) == 1 and isinstance(targets[0], (list, tuple)):
@@ -182,6 +186,8 @@ def on_cpu(op, *args, **kwargs):
     devices = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.device)]
     if _is_view(op):
         raise NotImplementedError(f"webgpu: {name} makes a view and has no kernel for {_describe(args, kwargs)}")
+    if planning_here() is not None:
+        raise T.Unplannable  # it may have no tensor to read, and so not notice
     moved: dict[int, torch.Tensor] = {}
 
     def to_cpu(x):

@@ -70,13 +70,18 @@ def _is_float(tensor: torch.Tensor) -> bool:
 # -- filling in place
 
 
+def _within(dtype: torch.dtype, *numbers: float) -> bool:
+    most = torch.finfo(dtype).max
+    return all([-most <= x <= most for x in numbers])
+
+
 @custom("uniform_")
 def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
     low = named.get("from", from_)
-    if self.dtype in (torch.complex64, torch.complex128):  # the real and the imaginary part each
+    if self.is_complex():  # the real and the imaginary part each
         uniform_(torch.view_as_real(self), low, to, generator=generator)
         return self
-    if not _is_float(self) or not low <= to or math.isinf(to - low):
+    if not _is_float(self) or not low <= to or not _within(self.dtype, low, to, to - low):
         _refuse("uniform_", self.dtype, low, to)
     if self.dtype == torch.float64:
         draw("uniform64", self, generator)

@@ -76,3 +76,15 @@ for _name, _defaults in (
     custom(_name, refuses=False)(_by_numbers(getattr(getattr(aten, _base), _overload or "default"), _defaults))
 for _name, _key in (("view", _CPU), ("expand", _COMPOSITE), ("permute", _COMPOSITE)):
     custom(_name, refuses=False)(_by_list(getattr(aten, _name).default, _key))
+
+
+@custom("unbind.int", refuses=False)
+def unbind(self, dim=0):
+    """All at once: a plan for each would take the places of others, and who walks a tensor takes each but once."""
+    rank = self.dim()
+    if not -rank <= dim < rank:
+        return aten.unbind.int._op_dk(_COMPOSITE, self, dim)  # which says why not
+    dim %= rank
+    sizes, strides = tuple(self.shape), self.stride()
+    step, kept = strides[dim], sizes[:dim] + sizes[dim + 1 :]
+    return [_view(self, kept, strides[:dim] + strides[dim + 1 :], k * step) for k in range(sizes[dim])]
