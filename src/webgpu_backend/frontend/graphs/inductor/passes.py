@@ -88,6 +88,23 @@ def single_rows(graph: torch.fx.Graph) -> None:
         graph.erase_node(node)
 
 
+def fold_rows(graph: torch.fx.Graph) -> None:
+    """Products of many matrices with one and the same are a product of all their rows: torch derives the others where the
+    rows do not follow one another, as in attention over [place, batch, element], and a copy of them costs less."""
+    aten = torch.ops.aten
+    for node in graph.find_nodes(op="call_function", target=aten.bmm.default):
+        x, w = node.args
+        batch, rows, inner = x.meta["val"].shape
+        if w.meta["val"].stride()[0] != 0 or batch == 1:
+            continue
+        with graph.inserting_before(node):
+            flat = _call(graph, aten.reshape.default, x, [batch * rows, inner])
+            made = _call(graph, aten.mm.default, flat, _call(graph, aten.select.int, w, 0, 0))
+            found = _call(graph, aten.view.default, made, list(node.meta["val"].shape))
+        node.replace_all_uses_with(found)
+        graph.erase_node(node)
+
+
 def _call(graph: torch.fx.Graph, target, *args) -> torch.fx.Node:
     """A new node, which knows what its value looks like."""
     node = graph.call_function(target, args)
@@ -137,6 +154,7 @@ class Passes(CustomGraphPass):
             self.before(graph)
         share_heads(graph)
         compute_once(graph)
+        fold_rows(graph)
         if caps().kind == "gpu":
             single_rows(graph)
 
