@@ -68,7 +68,7 @@ def test_a_chain_is_one_kernel(shape):
 
 
 @pytest.mark.parametrize("n", [1, 6, 64, 1000, 4096])
-def test_softmax_and_norms_are_one_kernel_with_what_is_around_them(n):
+def test_softmax_and_norms_are_one_kernel_with_what_is_around_them(adapter_class, n):
     torch.manual_seed(0)
     x, y, w, b = torch.randn(7, n), torch.randn(7, n), torch.randn(n), torch.randn(n)
     mask = torch.rand(7, n) > 0.5
@@ -76,6 +76,56 @@ def test_softmax_and_norms_are_one_kernel_with_what_is_around_them(n):
     check(lambda x, y, w: F.rms_norm(x + y, (n,)) * w, x, y, w, kernels=1, rtol=1e-4)
     if n > 1:
         check(lambda x, w, b: F.layer_norm(x * 2, (n,), w, b).relu(), x, w, b, kernels=1, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("n", [96, 130, 1024])
+def test_what_is_the_same_for_a_row_outlives_its_loop(adapter_class, n, dtype):
+    """A norm's statistics go to the gradient: they are stored after the loop that made them and read by the next."""
+    torch.manual_seed(0)
+    x, w, b = (torch.randn(s, dtype=dtype) for s in ((6, n), (n,), (n,)))
+    found = {}
+    for device in ("cpu", D):
+        given = [t.to(device, copy=True).requires_grad_() for t in (x, w, b)]
+        f = lambda x, w, b: F.layer_norm(F.gelu(x * 2) + x, (n,), w, b).tanh() * x  # noqa: E731
+        (torch.compile(f) if device == D else f)(*given).square().sum().backward()
+        found[device] = [t.grad.cpu().float() for t in given]
+    rough = 1e-4 if dtype is torch.float32 else 0.05 if dtype is torch.float16 else 0.3
+    for a, b in zip(found[D], found["cpu"]):
+        torch.testing.assert_close(a, b, rtol=rough, atol=rough)
+
+
+def test_halves_are_rounded_once():
+    """What a half holds already is not rounded again, and what it does not hold is rounded as eager operators do."""
+    x, y = torch.randn(40, 64).half().to(D), torch.randn(40, 64).half().to(D)
+    f = lambda x, y: ((x * 3.1 + y) * x - y).to(torch.bfloat16) + y  # noqa: E731
+    assert torch.equal(torch.compile(f)(x, y), f(x, y))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("sizes", [(96, 40), (896, 130), (1000, 7), (4864, 33)], ids=str)
+def test_products_of_one_row(adapter_of, sizes, dtype):
+    adapter_of(kind="gpu")
+    torch.manual_seed(0)
+    x, w, b, r = (
+        torch.randn(s, dtype=dtype) for s in ((1, sizes[0]), (sizes[1], sizes[0]), (sizes[1],), (1, sizes[1]))
+    )
+    rough = dict(rtol=1e-4, atol=1e-3) if dtype is torch.float32 else dict(rtol=0.02, atol=0.1)
+    check(lambda x, w, b, r: F.gelu(F.linear(x, w, b)) + r, x, w, b, r, kernels=1, **rough)
+    check(lambda x, w, b: F.linear(F.rms_norm(x, (sizes[0],)), w) * b, x, w, b, kernels=2, **rough)
+
+
+def test_rows_that_lie_apart_are_one_product():
+    torch.manual_seed(0)
+    x, w, b = torch.randn(5, 30, 24), torch.randn(40, 24), torch.randn(40)
+    check(lambda x, w, b: F.linear(x.transpose(0, 1), w, b), x, w, b, kernels=3)
+    check(lambda x, w: x.transpose(0, 1) @ w.t(), x, w, dynamic=True)
+
+
+def test_cosines_are_computed_once():
+    """A function that costs much is read by all who use it."""
+    x, y = torch.randn(40), torch.randn(3, 40)
+    check(lambda x, y: (y * x.cos(), (y + 1) * x.cos(), y.flip(0) / x.cos()), x, y)
 
 
 def test_special_values_come_through():

@@ -95,7 +95,8 @@ def fold_rows(graph: torch.fx.Graph) -> None:
     for node in graph.find_nodes(op="call_function", target=aten.bmm.default):
         x, w = node.args
         batch, rows, inner = x.meta["val"].shape
-        if w.meta["val"].stride()[0] != 0 or batch == 1:
+        numbers = all(isinstance(n, int) for n in (batch, rows, inner))
+        if w.meta["val"].stride()[0] != 0 or batch == 1 or not numbers:
             continue
         with graph.inserting_before(node):
             flat = _call(graph, aten.reshape.default, x, [batch * rows, inner])
