@@ -89,7 +89,7 @@ def single_rows(graph: torch.fx.Graph) -> None:
 
 
 def fold_rows(graph: torch.fx.Graph) -> None:
-    """Products of many matrices with one and the same are a product of all their rows: torch derives the others where the
+    """Products of many matrices with the same one become a product of all their rows: torch derives the others where
     rows do not follow one another, as in attention over [place, batch, element], and a copy of them costs less."""
     aten = torch.ops.aten
     for node in graph.find_nodes(op="call_function", target=aten.bmm.default):
