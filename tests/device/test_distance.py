@@ -59,3 +59,10 @@ def test_errors():
         torch.pdist(x, -1.0)
     with pytest.raises(RuntimeError, match="same number of columns"):
         torch.cdist(x, x[:, :1])
+
+
+def test_counted_differences_keep_nan():
+    x, y = torch.tensor([[1.0, float("nan")], [1.0, 2.0], [float("inf"), 2.0]]), torch.tensor([[1.0, 2.0]])
+    expected = torch.cdist(x, y, p=0.0)
+    torch.testing.assert_close(torch.cdist(x.to("webgpu"), y.to("webgpu"), p=0.0).cpu(), expected, equal_nan=True)
+    assert expected.isnan().sum() == 1

@@ -54,3 +54,13 @@ def test_margins(reduction):
         gradients(lambda x, p=p: F.multi_margin_loss(x, target.to(x.device), p, reduction=reduction), torch.randn(3, 4))
     gradients(lambda x: F.multi_margin_loss(x, target[1].to(x.device), reduction=reduction), torch.randn(4))
     gradients(lambda x: F.multilabel_margin_loss(x, labels.to(x.device), reduction=reduction), torch.randn(3, 4))
+
+
+@pytest.mark.parametrize("name", ["multi_margin_loss", "multilabel_margin_loss"])
+def test_margins_with_nan_are_the_cpus(name):
+    for row in ([1.0, float("nan"), 2.0, float("inf")], [1.0, -float("inf"), 2.0, 0.5]):
+        x = torch.tensor([row])
+        target = torch.tensor([2]) if name == "multi_margin_loss" else torch.tensor([[2, 0, -1, 1]])
+        expected = getattr(torch.nn.functional, name)(x, target)
+        found = getattr(torch.nn.functional, name)(x.to("webgpu"), target.to("webgpu")).cpu()
+        torch.testing.assert_close(found, expected, equal_nan=True)

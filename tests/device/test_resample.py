@@ -130,3 +130,23 @@ def test_a_narrow_grid_s_gradient_is_rounded_as_on_the_cpu(dims, dtype):
     ours, theirs = gradient("webgpu"), gradient("cpu")
     assert (ours != theirs).float().mean() < 0.01
     torch.testing.assert_close(ours, theirs, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_coordinates_that_are_none_sample_nan(mode):
+    image = torch.arange(1.0, 17).view(1, 1, 4, 4)
+    nan, inf = float("nan"), float("inf")
+    grid = torch.tensor([[nan, 0.0], [0.0, nan], [inf, 0.0], [0.1, 0.1], [5.0, 0.0]]).view(1, 1, 5, 2)
+    for corners in (True, False):
+        expected = F.grid_sample(image, grid, mode, align_corners=corners)
+        found = F.grid_sample(image.to("webgpu"), grid.to("webgpu"), mode, align_corners=corners).cpu()
+        torch.testing.assert_close(found, expected, equal_nan=True)
+        assert expected.isnan().sum() == 3
+
+
+def test_smoothed_images_spread_no_nan_by_weights_of_zero():
+    image = torch.arange(1.0, 26).view(1, 1, 5, 5)
+    image[0, 0, 2, 2] = float("nan")
+    expected = F.interpolate(image, (10, 10), mode="bilinear", antialias=True)
+    found = F.interpolate(image.to("webgpu"), (10, 10), mode="bilinear", antialias=True).cpu()
+    torch.testing.assert_close(found, expected, equal_nan=True)

@@ -114,7 +114,13 @@ fn at(i: u32) -> {{ result }} {
     let g0 = (((q.batch * p.od + q.z) * p.oh + q.y) * p.ow + q.x) * {{ dims }}u;
     let base = q.batch * p.sn + q.channel * p.sc;
 {{ place_of() }}
+{% if dims == 2 and mode != "nearest" and padding == "zeros" %}
+    // A coordinate that is none has no share either, as on the CPU.
+    let share = tx.t + ty.t;
+    var sum = select(0.0, share, f32_isnan(share));
+{% else %}
     var sum = 0.0;
+{% endif %}
 {{ walk() }}
         let j = base{% for d, size, c in axes %} + u32(e{{ d }}) * p.s{{ d }}{% endfor %};
         sum += {% for d, size, c in axes %}weight(k{{ d }}, t{{ d }}.t) * {% endfor %}{{ a("j", "f32") }};

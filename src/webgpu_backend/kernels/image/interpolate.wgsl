@@ -95,10 +95,16 @@ fn at(i: u32) -> {{ result }} {
     for (var y = sy.low; y < sy.high; y++) {
         let wy = weight_of(sy, y);
         ny += wy;
+        if (wy == 0.0) { // at the filter's edge: zero times infinity is NaN
+            continue;
+        }
         var row = 0.0;
         for (var x = sx.low; x < sx.high; x++) {
             let j = base + u32(y) * p.sy + u32(x) * p.sx;
-            row += weight_of(sx, x) * {{ a("j", "f32") }};
+            let wx = weight_of(sx, x);
+            if (wx != 0.0) {
+                row += wx * {{ a("j", "f32") }};
+            }
         }
         sum += wy * row;
     }

@@ -7,7 +7,7 @@ fn sign_of(d: f32) -> f32 {
 
 fn add(sum: f32, d: f32) -> f32 {
 {% if norm == "zero" %}
-    return sum + select(1.0, 0.0, d == 0.0);
+    return sum + select(select(1.0, 0.0, d == 0.0), d, f32_isnan(d));
 {% elif norm == "one" %}
     return sum + abs(d);
 {% elif norm == "two" %}

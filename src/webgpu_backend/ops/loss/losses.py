@@ -138,7 +138,8 @@ def _each(grad_output, reduction: int, samples: int):
 def _excess(x, wanted, margin):
     """How far each class is within the margin of the wanted one, and which class that is."""
     own = torch.arange(x.shape[1], device=x.device) == wanted
-    return torch.where(own, 0, (margin - x.gather(1, wanted) + x).clamp_min(0)), own
+    over = margin - x.gather(1, wanted) + x
+    return torch.where((over > 0) & ~own, over, 0), own  # NaN counts nothing, as on the CPU
 
 
 @custom("multi_margin_loss", autocast="float32")
@@ -173,8 +174,8 @@ def multilabel_margin_loss_forward(self, target, reduction):
     x = _rows(self)
     listed, at = _listed(target.reshape(x.shape))
     named = torch.zeros_like(x).scatter_add(1, at, listed.to(x.dtype)).clamp_max(1)
-    over = (1 - x.gather(1, at).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
-    counts = listed.unsqueeze(2) & (named == 0).unsqueeze(1)
+    over = 1 - x.gather(1, at).unsqueeze(2) + x.unsqueeze(1)
+    counts = (over > 0) & listed.unsqueeze(2) & (named == 0).unsqueeze(1)  # NaN does not, as on the CPU
     losses = torch.where(counts, over, 0).sum((1, 2)) / x.shape[1]
     return _reduced(losses, reduction, self), named.view(target.shape)
 
