@@ -680,3 +680,76 @@ LISTS = {
 def test_lists(call):
     ours, theirs = refused(call)
     assert ours == theirs
+
+
+def outer_of(d, dtype, **factors):
+    return torch.addr(ones(d, 2, 3).to(dtype), ones(d, 2).to(dtype), ones(d, 3).to(dtype), **factors)
+
+
+def cross_into(k, own):
+    def call(d):
+        x, y = torch.randn(4, 3, device=d), torch.randn(4, 3, device=d)
+        pair = (x, y) if k == 0 else (y, x)
+        return own(*pair, out=x)
+
+    return call
+
+
+MORE = {
+    "addr, float beta": lambda d: outer_of(d, torch.int8, beta=2.0),
+    "addr, float alpha": lambda d: outer_of(d, torch.int64, alpha=1.0),
+    "addr, bool beta": lambda d: outer_of(d, torch.float32, beta=True),
+    "addr, bool alpha": lambda d: outer_of(d, torch.complex64, alpha=True),
+    "addr, complex alpha": lambda d: outer_of(d, torch.float32, alpha=1j),
+    "addr of a matrix": lambda d: torch.addr(ones(d, 2, 3), ones(d, 2, 2), ones(d, 3)),
+    "addr of other sizes": lambda d: torch.addr(ones(d, 2, 4), ones(d, 2), ones(d, 3)),
+    "addr into a vector": lambda d: ones(d, 3).addr_(ones(d, 2), ones(d, 3)),
+    "cross into the first": cross_into(0, torch.linalg.cross),
+    "cross into the second": cross_into(1, torch.linalg.cross),
+    "cross of pairs": lambda d: torch.linalg.cross(ones(d, 4, 2), ones(d, 4, 2)),
+    "cross of other ranks": lambda d: torch.linalg.cross(ones(d, 4, 3), ones(d, 3)),
+    "all into floats": lambda d: torch.all(ones(d, 3, 4), 1, out=ones(d, 3)),
+    "any into integers": lambda d: torch.any(ones(d, 3, 4).int(), out=ones(d, 3).int()),
+    "bincount of floats": lambda d: torch.bincount(ones(d, 3)),
+    "bincount of bools": lambda d: torch.bincount(ones(d, 3).bool()),
+    "histc of infinity": lambda d: torch.histc(ones(d, 3) * torch.inf),
+    "histc up to infinity": lambda d: torch.histc(ones(d, 3), max=torch.inf),
+    "histc from NaN": lambda d: torch.histc(ones(d, 3), min=torch.nan, max=1),
+    "amax of complex": lambda d: torch.amax(ones(d, 3).to(torch.complex64), 0),
+    "aminmax of complex": lambda d: torch.aminmax(ones(d, 3).to(torch.complex128), dim=0),
+    "aminmax of one complex": lambda d: torch.aminmax(ones(d, 3).to(torch.complex64)[0], dim=0),
+}
+
+
+@pytest.mark.parametrize("call", MORE.values(), ids=MORE)
+def test_more_words(call):
+    ours, theirs = refused(call)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("reduce", [torch.all, torch.any])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_truth_of_no_dimensions_keeps_the_shape(reduce, shape):
+    x = torch.eye(2, 3).flatten()[: torch.Size(shape).numel()].reshape(shape)
+    both(lambda d: reduce(x.to(d), dim=[], keepdim=True))
+
+
+def test_nansum_as_integers():
+    x = torch.tensor([[torch.nan, 2.0, 1.7], [3.0, torch.nan, -1.7]])
+    both(lambda d: (x.to(d).nansum(1, dtype=torch.int32), x.to(d).nansum(dtype=torch.int64)))
+
+
+def test_cross_products():
+    a, b = torch.randn(4, 3, 5), torch.randn(1, 3, 5)
+    both(lambda d: torch.linalg.cross(a.to(d), b.to(d), dim=1))
+    both(lambda d: torch.linalg.cross(a.to(d).mT, b.to(d).mT))
+    both(lambda d: torch.linalg.cross(a[:0].to(d), b[:0].to(d), dim=1))
+
+
+def test_one_warning_for_each_output():
+    for device in ("cpu", D):
+        outs = [torch.empty(1, dtype=torch.complex128, device=device) for _ in range(2)]
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            torch.linalg.eig(torch.eye(3, device=device), out=tuple(outs))
+        assert len(seen) == 2, device

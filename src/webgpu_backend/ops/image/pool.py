@@ -79,7 +79,7 @@ def _forward(kind: str, window: str, op, x: torch.Tensor, dims: int, arguments: 
         trips *= k if window != "adaptive" else s // max(o, 1) + 2
     many = _check_trips(trips, x.dtype)
     last = _channels_last(sizes, metas[0].strides)
-    if not last:
+    if not last and numel(sizes):
         metas = tuple(T.meta(m.sizes, None, m.dtype) for m in metas)
     kernel = pool.kernel(kind, window, T.dtype_of(x), last, include_pad, many, dims, caps())
     values = (_channels(x.shape, dims), *inner, *outs, *geometry, *_strides(x, dims), *extra)

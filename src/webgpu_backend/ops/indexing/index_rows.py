@@ -167,7 +167,9 @@ def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, sca
 
 @custom("bincount", oversize=oversize.bincount)
 def bincount(self, weights=None, minlength=0):
-    if self.dim() != 1 or self.dtype.is_floating_point or self.dtype.is_complex:
+    if self.is_floating_point() or self.is_complex() or self.dtype is torch.bool:
+        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{_scalar_name(self.dtype)}'")
+    if self.dim() != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")

@@ -7,12 +7,14 @@ from ...dtypes import Unsupported
 from ...kernels.layout import View, broadcast_strides, collapse
 from ...kernels.matmul.product import Matrix, Product
 from ...plan import constant, planned
+from ..by_index import meta_results
 from ..pointwise.elementwise import broadcast_shape
 from ..shape.copy import device_copy, fill
 from ..table import autocast, custom
 from .product import addend, matching, matrix, multiply, output, refuse, supported
 
 aten = torch.ops.aten
+_COMPOSITE = torch._C.DispatchKey.CompositeExplicitAutograd
 
 
 # -- two matrices
@@ -360,5 +362,36 @@ def weight_gradient(x, grad) -> torch.Tensor:
     return multiply((n, k), x.dtype, product, grad, x)
 
 
-autocast("lower", "addr", "einsum", "linalg_vecdot", "chain_matmul", "linalg_multi_dot")
+@custom("addr", autocast="lower")
+def addr(self, vec1, vec2, *, beta=1, alpha=1):
+    for k, vector in enumerate((vec1, vec2), 1):
+        if vector.dim() != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument vec{k}, but got {vector.dim()}-D")
+    out = torch.promote_types(torch.promote_types(self.dtype, vec1.dtype), vec2.dtype)
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        if isinstance(factor, bool) and out is not torch.bool:
+            raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
+        if isinstance(factor, (float, complex)) and not (out.is_floating_point or out.is_complex):
+            raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+        if isinstance(factor, complex) and not out.is_complex:
+            raise RuntimeError("value cannot be converted to type float without overflow")
+    self.expand(len(vec1), len(vec2))  # or torch says what is wrong with it
+    return aten.addr.default._op_dk(_COMPOSITE, self, vec1, vec2, beta=beta, alpha=alpha)
+
+
+@custom("addr_")
+def addr_(self, vec1, vec2, *, beta=1, alpha=1):
+    if self.dim() != 2:
+        raise RuntimeError(f"2D tensor expected, got {self.dim()}D tensor for input")
+    return self.copy_(addr(self, vec1, vec2, beta=beta, alpha=alpha))
+
+
+@custom("linalg_cross")
+def linalg_cross(self, other, *, dim=-1):
+    (meta,) = meta_results(aten.linalg_cross.default, self, other, dim=dim)  # or what torch says to these sizes
+    a, b = self.expand(meta.sizes), other.expand(meta.sizes)
+    return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
+
+
+autocast("lower", "einsum", "linalg_vecdot", "chain_matmul", "linalg_multi_dot")
 autocast("widest", "bilinear", "tensordot")

@@ -78,11 +78,11 @@ def reduction(
     def reducing(names: list[str]) -> Callable:
         def reduce(self, *args, **kwargs):
             given = dict(zip(names, args), **kwargs)
-            out, dim = result(self, given.get("dtype")), given.get("dim")
+            out, dim, keepdim = result(self, given.get("dtype")), given.get("dim"), given.get("keepdim", False)
             check(self, out)
             if literal and dim is not None and dim.__class__ is not int and not dim:
-                self, dim = self.unsqueeze(0), 0
-            return run((self,), dim, given.get("keepdim", False), _need(compute(self, out)), (out,))[0]
+                self, dim, keepdim = self.unsqueeze(0), 0, False
+            return run((self,), dim, keepdim, _need(compute(self, out)), (out,))[0]
 
         return reduce
 
@@ -124,7 +124,9 @@ def nansum(self, dim=None, keepdim=False, *, dtype=None):
     if self.is_complex():
         raise RuntimeError("nansum on CPU does not support complex inputs")
     out = _summed(self, dtype)
-    run = SUM if _integral(self.dtype) or _integral(out) else NANSUM
+    if _integral(out) and not _integral(self.dtype):
+        self = torch.where(self.isnan(), 0, self)  # an integer would not tell
+    run = SUM if _integral(out) else NANSUM
     return run((self,), dim, keepdim, _need(out), (out,))[0]
 
 
@@ -167,9 +169,14 @@ def _limit(dtype: torch.dtype, lowest: bool):
     return -(1 << (bits - 1)) if lowest else (1 << (bits - 1)) - 1
 
 
+_CPU_NAMES = {"aminmax": "aminmax_cpu", "amin": "min_values_cpu", "amax": "max_values_cpu"}
+
+
 def _ordered(dtype: torch.dtype, name: str) -> torch.dtype:
     """The dtype extremes are computed in: bool has no order in a shader."""
     if dtype.is_complex:
+        if name in _CPU_NAMES:
+            raise NotImplementedError(f"\"{_CPU_NAMES[name]}\" not implemented for '{dtype_name(dtype)}'")
         raise RuntimeError(f"{name}(): does not support complex input")
     if dtype == torch.bool and name.startswith("arg"):
         raise RuntimeError(f"{name}(): does not support bool input")
@@ -276,6 +283,8 @@ _register_extremes("min")
 
 @custom("aminmax")
 def aminmax(self, *, dim=None, keepdim=False):
+    if self.is_complex() and not self.dim() and dim is not None:
+        raise RuntimeError(f"aminmax not implemented for {dtype_name(self.dtype)}")
     compute = _ordered(self.dtype, "aminmax")
     if not self.numel():
         if dim is None:
@@ -413,7 +422,7 @@ def logsumexp(self, dim, keepdim=False):
 _NAMES = {
     torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
     torch.bool: "Bool", torch.uint16: "UInt16", torch.uint32: "UInt32", torch.uint64: "UInt64",
-    torch.complex64: "ComplexFloat",
+    torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
 }  # fmt: skip
 
 

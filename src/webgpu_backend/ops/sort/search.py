@@ -266,7 +266,9 @@ def histc(self, bins=100, min=0, max=0):
     if low == high:
         low, high = low - 1, high + 1
     if not (abs(low) < float("inf") and abs(high) < float("inf")):
-        raise RuntimeError(f"torch.histogramdd: dimension 0's range [{low}, {high}] is not finite")
+        most = torch.finfo(self.dtype).max  # from where the CPU looks for both ends
+        low, high = most if low > most else low, -most if high < -most else high
+        raise RuntimeError(f"torch.histc: range of [{low:g}, {high:g}] is not finite")
     counts = T.empty((bins,), torch.int32).zero_()
     n = self.numel()
     if n:
