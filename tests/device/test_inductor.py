@@ -286,6 +286,22 @@ def test_training_with_an_optimizer_step_that_is_compiled():
         assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
+def test_an_optimizer_step_over_all_parameters_is_a_handful():
+    torch.manual_seed(0)
+    net = nn.Sequential(*[nn.Linear(16, 16) for _ in range(10)])
+    twin = copy.deepcopy(net).to(D)
+    optimizers = [torch.optim.AdamW(m.parameters()) for m in (net, twin)]
+    step, x = torch.compile(optimizers[1].step), torch.randn(4, 16)
+    for _ in range(3):
+        net(x).square().sum().backward()
+        twin(x.to(D)).square().sum().backward()
+        optimizers[0].step()
+        made = dispatches(step)
+    assert made <= 6, made
+    for a, b in zip(twin.parameters(), net.parameters()):
+        torch.testing.assert_close(a.cpu(), b)
+
+
 def test_what_is_refused_is_replayed_and_said_once():
     from webgpu_backend.frontend.graphs.inductor import compiling
 
