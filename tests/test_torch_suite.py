@@ -21,6 +21,11 @@ SAMPLE = {
     "test_binary_ufuncs.py": 700,
     "test_unary_ufuncs.py": 1200,
     "nn/test_pooling.py": 12,
+    "test_spectral_ops.py": 25,
+    "test_transformers.py": 25,
+    "test_sparse.py": 200,
+    "test_tensor_creation_ops.py": 60,
+    "test_ops.py": 2500,
 }
 
 
