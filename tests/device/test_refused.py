@@ -753,3 +753,15 @@ def test_one_warning_for_each_output():
             warnings.simplefilter("always")
             torch.linalg.eig(torch.eye(3, device=device), out=tuple(outs))
         assert len(seen) == 2, device
+
+
+def test_an_output_of_cat_on_another_device():
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.cat([torch.ones(0, device=D)] * 2, out=torch.ones(0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.complex64])
+def test_one_weight_of_lerp_may_have_another_dtype(dtype):
+    start, end, weight = torch.ones(3, dtype=dtype), torch.arange(3).to(dtype), torch.tensor(0.25)
+    expected, found = torch.lerp(start, end, weight), torch.lerp(start.to(D), end.to(D), weight.to(D)).cpu()
+    assert found.dtype == dtype and torch.equal(found, expected)

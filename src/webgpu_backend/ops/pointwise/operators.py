@@ -74,7 +74,7 @@ def _condition(inputs):
 def _lerp_dtypes(inputs):
     self, end, weight = inputs
     for name, x in (("end", end), ("weight", weight)):
-        if isinstance(x, torch.Tensor) and x.dtype != self.dtype:
+        if isinstance(x, torch.Tensor) and x.dtype != self.dtype and not (x is weight and not x.dim()):
             wanted, got = (DTYPE_WORDS.get(t.dtype, str(t.dtype)) for t in (self, x))
             raise RuntimeError(f"expected dtype {wanted} for `{name}` but got dtype {got}")
 

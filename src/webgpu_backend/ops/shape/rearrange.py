@@ -90,6 +90,8 @@ def cat_out(tensors, dim=0, *, out):
     if not torch.can_cast(result.dtype, out.dtype):
         name = _scalar_name(out.dtype)
         raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {name}")
+    if out.device != result.device:
+        raise T.two_devices("aten::cat", out.device, result.device)
     resize_output(out, result.shape)
     no_internal_overlap(out)
     no_overlap(out, *tensors)
