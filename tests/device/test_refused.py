@@ -672,6 +672,10 @@ LISTS = {
     "weights of lerp": lambda d: torch._foreach_lerp(several(d), several(d), [0.5, 0.5]),
     "one tensor for all": lambda d: torch._foreach_add(several(d), torch.ones(2, device=d)),
     "one factor for all": lambda d: torch._foreach_mul_(several(d), torch.ones(2, device=d)),
+    "minima of complex": lambda d: torch._foreach_minimum_(
+        [torch.ones(2, device=d) * 1j], [torch.ones(2, device=d) * 1j]
+    ),
+    "limits of complex": lambda d: torch._foreach_clamp_min([torch.ones(2, device=d) * 1j], 1.0),
     "other sizes": lambda d: torch._foreach_sub(several(d), [torch.ones(3, device=d)]),
 }
 

@@ -178,3 +178,18 @@ def test_contiguous_clones_say_so_in_every_stride():
             keywords = {} if format is None else {"memory_format": format}
             made = {d: view(torch.ones(shape, device=d)).clone(**keywords) for d in ("cpu", "webgpu")}
             assert made["webgpu"].stride() == made["cpu"].stride(), (shape, format)
+
+
+@pytest.mark.parametrize("layer", [torch.nn.Conv2d, torch.nn.ConvTranspose2d])
+@pytest.mark.parametrize("sizes", [(4, 2, 8, 8, 4, 2), (4, 1, 8, 8, 4, 2), (4, 2, 1, 8, 4, 1), (4, 1, 8, 8, 4, 1)])
+def test_weights_alone_are_channels_last(layer, sizes):
+    """Also where sizes of one leave both layouts possible: the strides tell, as on the CPU."""
+    n, c, h, w, k, size = sizes
+    for ours in (torch.contiguous_format, torch.channels_last):
+        for theirs in (torch.contiguous_format, torch.channels_last):
+            x = torch.randn(n, c, h, w).to(memory_format=ours)
+            conv = layer(c, k, size).to(memory_format=theirs)
+            expected = conv(x)
+            found = conv.to("webgpu")(x.to("webgpu"))
+            assert found.stride() == expected.stride(), (ours, theirs)
+            torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)

@@ -7,7 +7,7 @@ import torch
 from ... import tensor as T
 from ...dtypes import Unsupported
 from ...plan.lists import Lists
-from ..pointwise.elementwise import Elementwise
+from ..pointwise.elementwise import Elementwise, _scalar_name
 from ..shape.copy import copy_from, fill
 from ..table import POINTWISE, custom, when_complete
 
@@ -44,6 +44,19 @@ def _numbers(name: str, value, count: int):
     return value
 
 
+_ORDERS = {"minimum": "minimum", "clamp_max": "minimum", "maximum": "maximum", "clamp_min": "maximum"}
+
+
+def _check_order(name: str, tensors: list, other) -> None:
+    """Complex numbers have none."""
+    found = next((t for t in tensors if t.is_complex()), None)
+    if found is None:
+        return
+    if isinstance(other, (list, tuple)) and isinstance(other[0], torch.Tensor):
+        raise NotImplementedError(f"\"{_ORDERS[name]}_cpu\" not implemented for '{_scalar_name(found.dtype)}'")
+    raise NotImplementedError("clamp is not supported for complex types")
+
+
 def _counted(kernel):
     """torch counts the changes of one tensor (a changed tensor cannot give the gradient it was kept for), and leaves
     those of a list to the kernel."""
@@ -74,6 +87,8 @@ def _listed(entry, overload, single):
         given = [*args, *(kwargs[n] if n in kwargs else defaults[n] for n in names[len(args) :])]
         _check([value for name, value in zip(names, given) if name in listed])
         columns = [_numbers(name, value, len(given[0])) for name, value in zip(names, given)]
+        if entry.aten in _ORDERS:
+            _check_order(entry.aten, *columns)
         made = together([*columns, *missing])
         if made is not None:
             return None if inplace else made[0]

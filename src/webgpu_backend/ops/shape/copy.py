@@ -260,7 +260,7 @@ def image_format(*tensors: torch.Tensor) -> torch.memory_format:
     """channels_last where the strides of one of these are like that, as torch's kernels for images ask."""
     for x in tensors:
         wanted = _LAST.get(x.dim())
-        if wanted is not None and not x.is_contiguous() and _channels_last(x):
+        if wanted is not None and _channels_last(x):
             return wanted
     return torch.contiguous_format
 
