@@ -363,3 +363,12 @@ def test_gelu_of_halves_is_within_a_unit(dtype):
     slope = torch.ops.aten.gelu_backward(torch.ones_like(x).to("webgpu"), x.to("webgpu")).cpu().double()
     expected = torch.ops.aten.gelu_backward(torch.ones_like(x).double(), x.double())
     assert (slope - expected).abs().max() < torch.finfo(dtype).eps
+
+
+def test_the_gradient_of_hardswish_keeps_nan():
+    x = torch.tensor([float("nan"), -4.0, -3.0, 0.5, 3.0, 4.0, float("inf"), -float("inf")] * 4)
+    leaves = [x.detach().to(device).requires_grad_() for device in ("cpu", "webgpu")]
+    for leaf in leaves:
+        torch.nn.functional.hardswish(leaf).sum().backward()
+    torch.testing.assert_close(leaves[1].grad.cpu(), leaves[0].grad, equal_nan=True)
+    assert leaves[0].grad.isnan().any()

@@ -29,7 +29,7 @@ binary("hardtanh_backward", "where(b <= min_val or b >= max_val, 0, a)", scalars
 unary("hardsigmoid", "where(isnan(a), a, min(max(a + 3, 0), 6) / 6)")
 binary("hardsigmoid_backward", "where(b > -3 and b < 3, a / 6, 0)")
 unary("hardswish", "a * min(max(a + 3, 0), 6) / 6")
-binary("hardswish_backward", "where(b <= -3, 0, where(b < 3, a * (b / 3 + 0.5), a))")
+binary("hardswish_backward", "where(b <= -3, 0, where(b >= 3, a, a * (b / 3 + 0.5)))")
 unary("hardshrink", "where(a >= -lambd and a <= lambd, 0, a)", scalars=("lambd",))
 binary("hardshrink_backward", "where(b >= -lambd and b <= lambd, 0, a)", scalars=("lambd",))
 unary("softshrink", "where(a > lambd, a - lambd, where(a < -lambd, a + lambd, where(isnan(a), a, 0)))",
