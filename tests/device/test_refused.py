@@ -118,6 +118,12 @@ def test_outputs_of_another_dtype(call):
         lambda d: torch.mean(floats(2, device=d), 0, out=first(d)[0]),
         lambda d: torch.mean(floats(2, device=d).int(), 0, out=floats(1, device=d)[0]),
         lambda d: floats(2, device=d).uniform_(-3e38, 3e38),
+        lambda d: torch.frexp(floats(2, device=d), out=(floats(2, device=d), floats(2, device=d)))[0],
+        lambda d: torch.heaviside(
+            floats(2, device=d), floats(2, device=d), out=floats(2, device=d).to(torch.complex64)
+        ),
+        lambda d: torch.isposinf(floats(2, device=d), out=floats(2, device=d)),
+        lambda d: torch.isneginf(floats(2, device=d).to(torch.complex64)),
         lambda d: torch.add(floats(2, device=d).int(), floats(2, device=d).int(), alpha=1.0),
         lambda d: torch.frexp(floats(2, device=d), out=(half(d), first(d).int()))[0],
         lambda d: torch.frexp(floats(2, device=d), out=(floats(2, device=d), first(d)))[0],

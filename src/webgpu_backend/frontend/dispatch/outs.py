@@ -69,8 +69,13 @@ def check_dtypes(overload, args: tuple, kwargs: dict) -> None:
     key = (overload, *[(t.dtype, not t.dim()) for t in tensors])
     if key in _passed:
         return
-    if overload._schema.name == "aten::frexp":
+    name = overload._schema.name.removeprefix("aten::")
+    if name == "frexp":
         return _check_frexp(args[0] if args else kwargs["self"], kwargs["mantissa"], kwargs["exponent"])
+    if name in ("isposinf", "isneginf") and kwargs["out"].dtype is not torch.bool:
+        raise RuntimeError(f"{name} does not support non-boolean outputs.")
+    if name == "heaviside" and kwargs["out"].is_complex():
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
     given = [_wrapped(x, argument) for x, argument in zip(args, overload._schema.arguments)]
     try:
         with warnings.catch_warnings():

@@ -284,7 +284,7 @@ def _any_arguments(overload, run, plain, named: list, outs: list[str], inplace: 
             if inplace:
                 return chosen.inplace(*tensors, *numbers)
             if outs:
-                if any([t.dtype is not usual(tensors) for t in targets]):
+                if len(targets) > 1 or any([t.dtype is not usual(tensors) for t in targets]):
                     check_dtypes(overload, args, {**kwargs, **dict(zip(outs, targets))})
                 return chosen.into((*tensors, *numbers), targets)
             return chosen(*tensors, *numbers)

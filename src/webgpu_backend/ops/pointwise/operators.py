@@ -62,6 +62,14 @@ def _one_dtype(inputs):
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
 
 
+def _real_for(name: str):
+    def admit(inputs):
+        if inputs[0].is_complex():
+            raise RuntimeError(f"{name} does not support complex inputs.")
+
+    return admit
+
+
 def _condition(inputs):
     if inputs[0].dtype is torch.uint8:  # told when it is planned
         warnings.warn(
@@ -200,8 +208,8 @@ unary("frac", "frac(a)")
 unary("isnan", "isnan(a)", promote=B)
 unary("isinf", "isinf(a)", promote=B)
 unary("isfinite", "isfinite(a)", promote=B)
-unary("isposinf", "isinf(a) and a > 0", promote=B)
-unary("isneginf", "isinf(a) and a < 0", promote=B)
+unary("isposinf", "isinf(a) and a > 0", promote=B, admit=_real_for("isposinf"))
+unary("isneginf", "isinf(a) and a < 0", promote=B, admit=_real_for("isneginf"))
 unary("reciprocal", "recip(a)", promote=F, autocast="float32")
 unary("conj_physical", "conj(a)")
 unary("frexp", "out0 = frexp_mantissa(a)\nout1 = frexp_exponent(a)", outputs=("T", "i32"))
