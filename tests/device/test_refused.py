@@ -682,6 +682,11 @@ LISTS = {
         [torch.ones(2, device=d) * 1j], [torch.ones(2, device=d) * 1j]
     ),
     "limits of complex": lambda d: torch._foreach_clamp_min([torch.ones(2, device=d) * 1j], 1.0),
+    "two other sizes": lambda d: torch._foreach_add([torch.ones(2, 3, device=d)], [torch.ones(4, 5, device=d)]),
+    "other sizes of complex": lambda d: torch._foreach_maximum(
+        [torch.ones(2, 3, device=d) * 1j], [torch.ones(4, 5, device=d) * 1j]
+    ),
+    "two other sizes of tensors": lambda d: torch.ones(2, 3, device=d) + torch.ones(7, 4, 5, device=d),
     "other sizes": lambda d: torch._foreach_sub(several(d), [torch.ones(3, device=d)]),
 }
 

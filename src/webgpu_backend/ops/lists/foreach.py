@@ -7,7 +7,7 @@ import torch
 from ... import tensor as T
 from ...dtypes import Unsupported
 from ...plan.lists import Lists
-from ..pointwise.elementwise import Elementwise, _scalar_name
+from ..pointwise.elementwise import Elementwise, _scalar_name, broadcast_shape
 from ..shape.copy import copy_from, fill
 from ..table import POINTWISE, custom, when_complete
 
@@ -53,6 +53,8 @@ def _check_order(name: str, tensors: list, other) -> None:
     if found is None:
         return
     if isinstance(other, (list, tuple)) and isinstance(other[0], torch.Tensor):
+        for pair in zip(tensors, other):
+            broadcast_shape([t.shape for t in pair])
         raise NotImplementedError(f"\"{_ORDERS[name]}_cpu\" not implemented for '{_scalar_name(found.dtype)}'")
     raise NotImplementedError("clamp is not supported for complex types")
 

@@ -420,8 +420,8 @@ def broadcast_shape(shapes) -> tuple[int, ...]:
         if len(other) > len(shape):
             shape = [1] * (len(other) - len(shape)) + shape
         lead = len(shape) - len(other)
-        for d, size in enumerate(other):
-            have = shape[lead + d]
+        for d in range(len(other) - 1, -1, -1):  # torch names the last dimension that does not fit
+            have, size = shape[lead + d], other[d]
             if have != size:
                 if have == 1:
                     shape[lead + d] = size
