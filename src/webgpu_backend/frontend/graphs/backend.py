@@ -1,4 +1,4 @@
-"""`torch.compile` on the device: a graph's first call runs as written, later ones record the dispatches it made."""
+"""`torch.compile` on the device: by Inductor, or by a replay of the dispatches that a graph's first call made."""
 
 import copy
 from collections.abc import Callable
