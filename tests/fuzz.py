@@ -475,7 +475,7 @@ def _run_compiled(program: Program, found: dict) -> None:
     body = "".join(f"    {line}\n" for line in rest)
     exec(f"def whole({', '.join(given)}):\n{body}    return {{{', '.join(f'{n!r}: {n}' for n in made)}}}", found)
     torch._dynamo.reset()
-    call = torch.compile(found["whole"], backend="webgpu")
+    call = torch.compile(found["whole"], backend=("inductor", "webgpu")[len(rest) % 2])
     found.update(call(*[found[n] for n in given]))
 
 
@@ -493,7 +493,7 @@ def _differentiate(tensors: dict[str, torch.Tensor]) -> None:
 
 
 # Of graphs: gradients of all of them at once, and what its tensors without memory do not take (a shift of booleans).
-_REFUSED_BY_TORCH = ("modified by an inplace operation", "fake tensor call")
+_REFUSED_BY_TORCH = ("modified by an inplace operation", "fake tensor call", "derivative for aten::floor_divide")
 
 
 def _largest(t: torch.Tensor) -> float:

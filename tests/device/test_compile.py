@@ -599,3 +599,19 @@ def test_compiled_training_is_eager_training(name):
         with torch.no_grad():
             losses[-1] += [f(x.to(D)).square().mean().item() for x in batches]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["webgpu", "webgpu_inductor"])
+def test_arguments_that_change_their_shape_in_place(backend):
+    def f(t):
+        t += t
+        t.transpose_(0, -1)
+        return t + 1
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend=backend)
+    for _ in range(3):
+        here, there = torch.arange(6.0).reshape(2, 3).to("webgpu"), torch.arange(6.0).reshape(2, 3)
+        found, expected = compiled(here), f(there)
+        assert here.shape == there.shape and here.stride() == there.stride()
+        assert torch.equal(here.cpu(), there) and torch.equal(found.cpu(), expected)

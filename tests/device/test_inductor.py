@@ -122,6 +122,45 @@ def test_rows_that_lie_apart_are_one_product():
     check(lambda x, w: x.transpose(0, 1) @ w.t(), x, w, dynamic=True)
 
 
+def test_repetitions_of_what_is_stored_too():
+    x = torch.arange(-2, 2, dtype=torch.int8)
+    check(lambda x: ((y := torch.where(x > 0, x, -x)), y.tile(2), y.repeat(3, 2)), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bool, torch.int64], ids=str)
+def test_a_part_is_written_and_no_more(dtype):
+    torch.manual_seed(0)
+
+    def f(x):
+        first, second = x.flip(0), x.flip(1)
+        first[:1].copy_(first[-1:].clone())
+        second[0] = 1
+        second[2:4] = second[1:3].clone()
+        return first, second
+
+    check(f, torch.randint(0, 5, (5, 7)).to(dtype))
+    check(f, torch.randint(0, 5, (5, 1, 5)).to(dtype), dynamic=True)
+
+
+def test_arguments_are_written_in_part_with_their_own_values():
+    torch.manual_seed(0)
+    index = torch.tensor([2, 0, 2])
+
+    def f(x, y, index):
+        x[:1].copy_(x[-1:].clone())
+        y.index_add_(1, index, y.clone())
+        y.index_add_(0, index[:1] * 0, y.clone())
+        return x + 1, y.square()
+
+    compiled = torch.compile(f)
+    for _ in range(3):
+        given = [torch.randint(-4, 4, s).float() for s in ((5, 7), (1, 3))]
+        moved = [t.to(D) for t in given]
+        for a, b in zip(compiled(*moved, index.to(D)), f(*given, index)):
+            assert torch.equal(a.cpu(), b)
+        assert all(torch.equal(a.cpu(), b) for a, b in zip(moved, given))
+
+
 def test_cosines_are_computed_once():
     """A function that costs much is read by all who use it."""
     x, y = torch.randn(40), torch.randn(3, 40)
@@ -239,6 +278,24 @@ def test_arguments_are_written():
         torch.testing.assert_close(total.cpu(), same.sum())
         torch.testing.assert_close(cache.cpu(), same)
         assert cache._version > version
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool], ids=str)
+def test_a_tensor_is_written_with_its_own_values(dtype):
+    """torch leaves the copies out."""
+    torch.manual_seed(0)
+    order, again = torch.randperm(9), torch.randint(9, (9,))
+
+    def f(t, order, again):
+        t = t.flip(0)
+        t[order] = t.clone()
+        if t.dtype is not torch.bool:
+            t.index_add_(0, again, t.clone())
+        t.index_copy_(1, order[:4].sort().indices, t.clone())
+        t[1:] = t[:-1].clone()
+        return t.clone()
+
+    check(f, torch.randint(-4, 4, (9, 4)).to(dtype), order, again)
 
 
 def test_parts_of_packed_storages_are_written_alone():

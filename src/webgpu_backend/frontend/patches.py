@@ -289,8 +289,9 @@ ROWS: tuple[Row, ...] = (
     _inductor("torch._inductor.codegen.wrapper.PythonWrapperCodegen", "has create write_header make_allocation "
               "generate_after_suffix _generate_extern_kernel_out_helper codegen_python_shape_tuple"),
     _inductor("torch._inductor.custom_graph_pass.CustomGraphPass", "has uuid"),
-    _inductor("torch._inductor.dependencies.MemoryDep", "class"),
+    _inductor("torch._inductor.dependencies.MemoryDep", "has is_indirect"),
     _inductor("torch._inductor.dtype_propagation.DtypePropagationOpsHandler", "class"),
+    _inductor("torch._inductor.ir.MutationLayoutSHOULDREMOVE", "class"),
     _inductor("torch._inductor.ir.NonOwningLayout", "class"),
     _inductor("torch._inductor.lowering.register_lowering", "takes aten_fn broadcast type_promotion_kind"),
     _inductor("torch._inductor.utils.get_bounds_index_expr", "(index)"),

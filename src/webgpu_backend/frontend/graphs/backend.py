@@ -23,7 +23,8 @@ def compile(graph: torch.fx.GraphModule, inputs: list):
     from torch._dynamo.backends.common import aot_autograd
 
     first_use.complete()  # torch derives graphs by what is registered
-    if not torch.is_grad_enabled() or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
+    graded = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+    if not graded and not _reshapes(graph):
         return replayed(graph)
 
     def both(graph, inputs):
@@ -35,6 +36,14 @@ def compile(graph: torch.fx.GraphModule, inputs: list):
         return aot_autograd(fw_compiler=both, bw_compiler=both, partition_fn=default_partition)(graph, inputs)
     finally:
         tracing = outer
+
+
+_RESHAPING = {"transpose_", "t_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_", "detach_"}
+
+
+def _reshapes(graph: torch.fx.GraphModule) -> bool:
+    """Whether a tensor's sizes or strides change in place: a replay would not tell the caller's tensor."""
+    return any(n.op == "call_method" and n.target in _RESHAPING for n in graph.graph.nodes)
 
 
 def concerns(graph: torch.fx.GraphModule, inputs: list) -> bool:

@@ -10,7 +10,7 @@ from torch._inductor.compile_fx import compile_fx_inner
 from ....env import tell
 from ....plan import caps
 from . import schedule
-from .passes import Passes
+from .passes import Passes, before_lowering, keep_apart
 
 _registered = False
 _told: set[str] = set()
@@ -18,7 +18,9 @@ _told: set[str] = set()
 
 def settings() -> dict:
     """How Inductor is configured for the device."""
-    return {
+    # What versions have that take a repetition of elements for another order of them.
+    wrong = {name: False for name in ("loop_index_inversion_in_fusion",) if hasattr(config, name)}
+    return wrong | {
         "fallback_random": True,  # random numbers by eager's seed rules
         "emulate_precision_casts": True,  # values in between are rounded as stored ones
         "online_softmax": False,
@@ -28,7 +30,8 @@ def settings() -> dict:
         "triton.max_tiles": 1,
         "triton.mix_order_reduction": False,
         "triton.cudagraphs": False,  # every graph is replayed
-        "post_grad_custom_pre_pass": Passes(config.post_grad_custom_pre_pass),
+        "post_grad_custom_pre_pass": Passes(before_lowering, config.post_grad_custom_pre_pass),
+        "post_grad_custom_post_pass": Passes(keep_apart, config.post_grad_custom_post_pass),
         "max_pointwise_cat_inputs": 4,
         "realize_acc_reads_threshold": min(8, caps().max_bindings - 2),
     }

@@ -11,6 +11,7 @@ from itertools import count
 
 import sympy
 import torch
+from torch._inductor import ir
 from torch._inductor.codegen.common import CSEVariable, DeferredLine, IndentedBuffer, SizeArg, TensorArg
 from torch._inductor.codegen.simd import SIMDKernel
 from torch._inductor.utils import sympy_product
@@ -251,11 +252,21 @@ class Kernel(SIMDKernel):
         if mode is not None:
             raise NotImplementedError(f"webgpu: a store that is {mode}")
         base = self._by_fours(index, dtype)
-        if base is not None:
+        if base is not None and self._ends_whole(name):
             self._store4(name, operand, base, dtype, text)
             return
         self._use(operand, "w")
         self._put(name, f"write_{operand}({place}, {text});")
+
+    def _ends_whole(self, name: str) -> bool:
+        """Whether the last four elements that are stored are no one else's: kernels have multiples of four, or a buffer
+        is made by this one and ends with them."""
+        total, sizes = sympy_product([t.numel for t in self.range_trees]), V.graph.sizevars
+        if sizes.statically_known_multiple_of(total, 4):
+            return True
+        layout = V.graph.get_buffer(name).get_output_spec()
+        owns = not isinstance(layout, (ir.MutationLayoutSHOULDREMOVE, ir.NonOwningLayout))
+        return owns and sizes.statically_known_equals(total, V.graph.get_numel(name))
 
     def _store4(self, name: str, operand: str, base: sympy.Expr, dtype: torch.dtype, text: str) -> None:
         place = printer.text(self.rename_indexing(base))

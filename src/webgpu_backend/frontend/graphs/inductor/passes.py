@@ -1,12 +1,14 @@
 """Passes over Inductor's graphs, and what its caches on disk know our code by."""
 
 import operator
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch.multiprocessing.reductions import StorageWeakRef
 
 import webgpu_backend
 
@@ -144,20 +146,49 @@ def _repeated(x: torch.fx.Node) -> torch.fx.Node | None:
     return source.args[0]
 
 
-class Passes(CustomGraphPass):
-    """What is done to a graph before it is lowered, after the pass that was there."""
+def keep_apart(graph: torch.fx.Graph) -> None:
+    """What is written gets its values from elsewhere: torch leaves out copies (`t[i] = t.clone()`) before it decides
+    which operators may write in place."""
+    aten = torch.ops.aten
+    for node in [n for n in graph.nodes if n.target in (aten.index_put.default, aten._unsafe_index_put.default)]:
+        written, indices, values = node.args[:3]
+        if _reads(values, _storage(written)):
+            with graph.inserting_before(node):
+                copied = _call(graph, realized, _call(graph, aten.clone.default, values))
+            node.args = (written, indices, copied, *node.args[3:])
 
-    def __init__(self, before=None):
+
+def _storage(node: torch.fx.Node) -> StorageWeakRef | None:
+    value = node.meta.get("val")
+    return StorageWeakRef(value.untyped_storage()) if isinstance(value, torch.Tensor) else None
+
+
+def _reads(node: torch.fx.Node, storage: StorageWeakRef, depth: int = 12) -> bool:
+    """Whether a value is made of this memory, as far as one kernel might compute it."""
+    if _storage(node) == storage or not depth:
+        return True
+    return any(_reads(n, storage, depth - 1) for n in node.all_input_nodes)
+
+
+def before_lowering(graph: torch.fx.Graph) -> None:
+    share_heads(graph)
+    compute_once(graph)
+    fold_rows(graph)
+    if caps().kind == "gpu":
+        single_rows(graph)
+
+
+class Passes(CustomGraphPass):
+    """What is done to a graph, after the pass that was there."""
+
+    def __init__(self, own: Callable, before=None):
+        self.own = own
         self.before = before
 
     def __call__(self, graph: torch.fx.Graph) -> None:
         if self.before is not None:
             self.before(graph)
-        share_heads(graph)
-        compute_once(graph)
-        fold_rows(graph)
-        if caps().kind == "gpu":
-            single_rows(graph)
+        self.own(graph)
 
     def uuid(self):
         before = self.before.uuid() if isinstance(self.before, CustomGraphPass) else repr(self.before)

@@ -10,6 +10,7 @@ from torch._inductor.codegen.common import (
 )
 from torch._inductor.codegen.simd import SIMDScheduling
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.dependencies import MemoryDep
 from torch._inductor.lowering import register_lowering
 from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
@@ -33,7 +34,7 @@ class Scheduling(SIMDScheduling):
         return set()
 
     def can_fuse(self, node1, node2) -> bool:
-        return self._bindable(node1, node2) and super().can_fuse(node1, node2)
+        return self._bindable(node1, node2) and not _scattered(node1, node2) and super().can_fuse(node1, node2)
 
     can_fuse_vertical = can_fuse
     can_fuse_horizontal = can_fuse
@@ -56,6 +57,18 @@ class Scheduling(SIMDScheduling):
         wrapper.header.splice(f"{origins}\n{detailed}")
         wrapper.header.splice(f"{name} = Compiled({name!r}, {src_code})\n")
         return name
+
+
+def _scattered(node1, node2) -> bool:
+    """Whether one adds to memory or writes to it here and there, and the other reads it: threads would meet."""
+    real = V.graph.scheduler.mutation_real_name
+    for writer, reader in ((node1, node2), (node2, node1)):
+        stores = [d for d in writer.read_writes.writes if isinstance(d, MemoryDep)]
+        if any(d.mode is not None or d.is_indirect() for d in stores):
+            written = {real.get(n, n) for b in writer.get_outputs() for n in b.get_mutations()}
+            if written & {real.get(d.name, d.name) for d in reader.read_writes.reads}:
+                return True
+    return False
 
 
 class Wrapper(PythonWrapperCodegen):
