@@ -560,10 +560,10 @@ POOLS = {
     "and in three": lambda d: _aten._adaptive_avg_pool3d_backward(ones(d, 1, 2, 7, 7), ones(d, 1, 2, 3, 3, 3)),
     "no planes": lambda d: _aten._adaptive_avg_pool2d_backward(ones(d, 2, 7), ones(d, 3, 3)),
     "gradient of another dtype": lambda d: _aten._adaptive_avg_pool2d_backward(
-        ones(d, 1, 2, 3, 3).double(), ones(d, 1, 2, 3, 3)
+        ones(d, 1, 2, 3, 3).half(), ones(d, 1, 2, 3, 3)
     ),
     "that in three": lambda d: _aten._adaptive_avg_pool3d_backward(
-        ones(d, 1, 2, 3, 3, 3).double(), ones(d, 1, 2, 3, 3, 3)
+        ones(d, 1, 2, 3, 3, 3).half(), ones(d, 1, 2, 3, 3, 3)
     ),
     "maxima of other sizes": lambda d: _aten.adaptive_max_pool2d_backward(
         ones(d, 1, 2, 7, 7), ones(d, 1, 2, 7, 7), places(d, 1, 2, 3, 3)
@@ -599,7 +599,7 @@ POOLS = {
         ones(d, 1, 2, 5, 7), ones(d, 1, 2, 7, 7), *_ONCE, [1, 1], False, places(d, 1, 2, 7, 7)
     ),
     "gradient of windows, dtype": lambda d: _aten.max_pool2d_with_indices_backward(
-        ones(d, 1, 2, 7, 7).double(), ones(d, 1, 2, 7, 7), *_ONCE, [1, 1], False, places(d, 1, 2, 7, 7)
+        ones(d, 1, 2, 7, 7).half(), ones(d, 1, 2, 7, 7), *_ONCE, [1, 1], False, places(d, 1, 2, 7, 7)
     ),
     "in three dimensions": lambda d: _aten.max_pool3d_with_indices_backward(
         ones(d, 1, 2, 7, 7, 6), ones(d, 1, 2, 7, 7, 7), *_ONCE3, [1] * 3, False, places(d, 1, 2, 7, 7, 7)
@@ -636,7 +636,7 @@ POOLS = {
         ones(d, 1, 2, 7, 7, 7), 2, output_size=1, _random_samples=ones(d, 0, 2, 3)
     ),
     "fractional samples of another dtype": lambda d: F.fractional_max_pool2d(
-        ones(d, 2, 7, 7), 2, output_size=3, _random_samples=ones(d, 1, 2, 2).double()
+        ones(d, 2, 7, 7), 2, output_size=3, _random_samples=ones(d, 1, 2, 2).half()
     ),
     "fractional of integers": lambda d: F.fractional_max_pool2d(
         ones(d, 2, 7, 7).int(), 2, output_size=3, _random_samples=ones(d, 1, 2, 2).int()
@@ -731,7 +731,7 @@ MORE = {
     "histc up to infinity": lambda d: torch.histc(ones(d, 3), max=torch.inf),
     "histc from NaN": lambda d: torch.histc(ones(d, 3), min=torch.nan, max=1),
     "amax of complex": lambda d: torch.amax(ones(d, 3).to(torch.complex64), 0),
-    "aminmax of complex": lambda d: torch.aminmax(ones(d, 3).to(torch.complex128), dim=0),
+    "aminmax of complex": lambda d: torch.aminmax(ones(d, 3).to(torch.complex64), dim=0),
     "aminmax of one complex": lambda d: torch.aminmax(ones(d, 3).to(torch.complex64)[0], dim=0),
 }
 
@@ -763,7 +763,7 @@ def test_cross_products():
 
 def test_one_warning_for_each_output():
     for device in ("cpu", D):
-        outs = [torch.empty(1, dtype=torch.complex128, device=device) for _ in range(2)]
+        outs = [torch.empty(1, dtype=torch.complex64, device=device) for _ in range(2)]
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             torch.linalg.eig(torch.eye(3, device=device), out=tuple(outs))
