@@ -460,7 +460,12 @@ class Kernel(SIMDKernel):
         _, _, args, _ = self.args.python_argdefs()
         if any(not isinstance(a, (TensorArg, SizeArg)) for a in args):
             raise NotImplementedError("webgpu: a kernel with a workspace")
-        return [a for a in args if isinstance(a, TensorArg)]
+        found = [a for a in args if isinstance(a, TensorArg)]
+        if len(found) + self.guarded > caps().max_bindings:
+            raise NotImplementedError(
+                f"webgpu: a kernel over {len(found)} buffers, where {caps().max_bindings} can be bound"
+            )
+        return found
 
     def sizes(self) -> list[tuple[str, str]]:
         """Parameters that are sizes: their names in the text, and in the Python around it."""
