@@ -23,14 +23,14 @@ def caller():
     return None
 
 
-_called: dict[int, object] = {}  # by the thread: where the graph is called whose kernels it records
+_called: dict[int, object] = {}  # by the thread that records a graph's kernels: where it is called, once one asks
 
 
 @contextmanager
 def called():
-    """All kernels of a graph are called for at one place."""
+    """All kernels of a graph are called for at one place, which is looked for once."""
     thread = get_ident()
-    _called[thread] = caller()
+    _called[thread] = None
     try:
         yield
     finally:
@@ -42,7 +42,11 @@ def watch(watched: dict[tuple, bytes], name: str, params: bytes) -> None:
     its site is."""
     if len(watched) >= _MOST_WATCHED:
         del watched[next(iter(watched))]
-    watched[name, (_called and _called.get(get_ident())) or caller()] = params
+    thread = get_ident()
+    where = _called.get(thread) or caller()
+    if thread in _called:
+        _called[thread] = where
+    watched[name, where] = params
 
 
 def raised(words: tuple[int, ...], watched: dict[tuple, bytes]) -> Exception:

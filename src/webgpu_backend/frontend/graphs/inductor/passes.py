@@ -163,11 +163,17 @@ def _storage(node: torch.fx.Node) -> StorageWeakRef | None:
     return StorageWeakRef(value.untyped_storage()) if isinstance(value, torch.Tensor) else None
 
 
-def _reads(node: torch.fx.Node, storage: StorageWeakRef, depth: int = 12) -> bool:
-    """Whether a value is made of this memory, as far as one kernel might compute it."""
-    if _storage(node) == storage or not depth:
-        return True
-    return any(_reads(n, storage, depth - 1) for n in node.all_input_nodes)
+def _reads(node: torch.fx.Node, storage: StorageWeakRef) -> bool:
+    """Whether a value is made of this memory."""
+    seen, left = {node}, [node]
+    while left:
+        one = left.pop()
+        if _storage(one) == storage:
+            return True
+        fresh = [n for n in one.all_input_nodes if n not in seen]
+        seen.update(fresh)
+        left += fresh
+    return False
 
 
 def before_lowering(graph: torch.fx.Graph) -> None:
