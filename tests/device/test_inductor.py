@@ -163,6 +163,14 @@ def test_arguments_are_written_in_part_with_their_own_values():
         assert all(torch.equal(a.cpu(), b) for a, b in zip(moved, given))
 
 
+def test_values_that_are_one_of_several_are_written():
+    def f(x, y, index):
+        x.index_copy_(0, index, y.sort(-1)[0])
+        return x * 2
+
+    check(f, torch.randn(5, 7), torch.randn(2, 7), torch.tensor([3, 0]))
+
+
 def test_cosines_are_computed_once():
     """A function that costs much is read by all who use it."""
     x, y = torch.randn(40), torch.randn(3, 40)

@@ -168,7 +168,8 @@ def _reads(node: torch.fx.Node, storage: StorageWeakRef) -> bool:
     seen, left = {node}, [node]
     while left:
         one = left.pop()
-        if _storage(one) == storage:
+        own = _storage(one)
+        if own is not None and own == storage:
             return True
         fresh = [n for n in one.all_input_nodes if n not in seen]
         seen.update(fresh)
