@@ -38,6 +38,16 @@ def test_losses_and_norms_run_in_float32():
             F.binary_cross_entropy(x, x)
 
 
+@pytest.mark.parametrize("call", [torch.matrix_exp, lambda a: torch.linalg.lstsq(a, a)[0], torch.linalg.inv])
+def test_a_kernel_that_is_made_of_products_keeps_its_precision(call):
+    """As torch's kernels do, whose parts autocast does not see."""
+    a = torch.eye(4) + torch.arange(16.0).reshape(4, 4) / 64
+    with torch.autocast(D, dtype=torch.float16):
+        mixed = call(a.to(D))
+    torch.testing.assert_close(mixed.cpu(), call(a))
+    torch.testing.assert_close(call(a.to(D)).cpu(), call(a))
+
+
 def test_mixed_inputs_are_promoted():
     half, single = torch.ones(3, device=D).half(), torch.ones(3, device=D)
     with torch.autocast(D, dtype=torch.float16):

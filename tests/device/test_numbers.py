@@ -91,3 +91,14 @@ def test_operands_that_torch_refuses():
         with pytest.raises(RuntimeError) as got:
             call(D)
         assert str(got.value) == str(wanted.value)
+
+
+def test_equal_legs_are_a_quarter_turn():
+    """To the last bit, also where both are infinite."""
+    values = torch.tensor([float("inf"), 1.0, 0.3, 1e-40, 3e38])
+    x, y = torch.cat([values, -values]), torch.cat([values, values])
+    for a, b in ((x, y), (y, x), (x, -y)):
+        assert torch.equal(torch.atan2(a.to(D), b.to(D)).cpu(), torch.atan2(a, b))
+    z = torch.complex(x[:1], y[:1])
+    for call in (torch.acos, torch.asin, torch.log, torch.angle):
+        assert torch.equal(call(z.to(D)).cpu(), call(z))

@@ -68,6 +68,17 @@ def _call(overload, args, kwargs, dtype):
         return overload(*args, **kwargs)
 
 
+def below(call):
+    """A kernel's function: what it is made of runs in the precision that it was called with."""
+
+    @wraps(call)
+    def kernel(*args, **kwargs):
+        with _Exclude(_KEYS):
+            return call(*args, **kwargs)
+
+    return kernel
+
+
 def _lower(overload):
     return lambda *args, **kwargs: _call(overload, args, kwargs, torch.get_autocast_dtype(T.NAME))
 

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from ... import env
 from ... import tensor as T
 from ...dtypes import Unsupported
-from ...ops.pointwise.elementwise import resize_output
+from ...ops.pointwise.elementwise import _scalar_name, resize_output
 from ...ops.random.streams import STREAMS, default
 from ...plan.run import planning_here
 from ..device.rng import cpu_twin
@@ -76,7 +76,7 @@ def boxed(op, *args, **kwargs):
 def _decompose(op, args, kwargs):
     name = op.name()
     functional = _functional_of(op)
-    if functional is not None and native(functional):
+    if functional is not None and (native(functional) or functional in decomposition_table):
         return _through_functional(op, functional, args, kwargs)
     if name not in DENIED:
         found = decomposition_table.get(op)
@@ -168,6 +168,9 @@ def _through_functional(op, functional, args, kwargs):
             for one, new in zip(target, value):
                 one.copy_(new)
             continue
+        if inplace and not torch.can_cast(value.dtype, target.dtype):
+            want, got = _scalar_name(value.dtype), _scalar_name(target.dtype)
+            raise RuntimeError(f"result type {want} can't be cast to the desired output type {got}")
         if target.shape != value.shape:
             if inplace:
                 raise RuntimeError(

@@ -29,6 +29,7 @@ _WORDS = {
     "multinomial": "multinomial expects Long tensor out, got: {got}",
     "masked_select": "masked_select(): self and result must have the same scalar type",
     "nonzero": "nonzero: Expected out tensor to have scalar type Long but got scalar type {got}",
+    "nonzero_static": "nonzero_static: Expected out tensor to have scalar type Long but got scalar type{got}",
     "kthvalue": "output values must be of same type as input",
     "take": "take(): self and out expected to have the same dtype, but got self.dtype = {want} and out.dtype = {got}",
 }

@@ -99,7 +99,7 @@ def register_custom(entry: Custom, overload) -> None:
         overload._schema, entry.writes, entry.returns, composite=composite, marked=_MARKED[entry.conj]
     )
     gradient = entry.gradient and guard(overload, entry.gradient)
-    call = guard(overload, entry.call)
+    call = guard(overload, entry.call if composite else autocast.below(entry.call))
     operator = Operator(entry.overload, call, bool(pattern.written), None, gradient, pattern.returned)
     operator.form = short_form(operator, pattern, defaults)
     implement(overload, operator.form)

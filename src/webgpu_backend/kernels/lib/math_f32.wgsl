@@ -469,7 +469,7 @@ fn f32_acos(x: f32) -> f32 {
 fn f32_atan_poly(t: f32) -> f32 {
   let z = t * t;
   let p = (((((((-1.78226177e-3 * z + 1.08666476e-2) * z - 3.10939979e-2) * z + 5.78791425e-2) * z - 8.39921534e-2) * z + 1.09508619e-1) * z - 1.42640144e-1) * z + 1.99985296e-1) * z - 3.33332986e-1;
-  return p * (z * t) + t;
+  return select(p * (z * t) + t, 0.785398185, t == 1.0);  // a quarter of pi is exact, also for two infinities
 }
 
 fn f32_atan(x: f32) -> f32 {

@@ -5,7 +5,7 @@ import torch
 from ...dtypes import Unsupported
 from ...kernels.pointwise.elementwise import Spec as PointwiseSpec
 from ...kernels.reduce.reduction import Spec
-from ..pointwise.elementwise import Elementwise
+from ..pointwise.elementwise import Elementwise, _scalar_name
 from ..reduce.reduction import Reduction
 from ..table import Pointwise, autocast, custom
 
@@ -120,7 +120,35 @@ def binary_cross_entropy_backward(grad_output, self, target, weight=None, reduct
 
 def _rows(self):
     """[samples, classes]"""
+    if self.dim() > 2 or (self.dim() and not self.shape[-1]):
+        raise RuntimeError(
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(self.shape)}"
+        )
     return self.reshape(-1, self.shape[-1]) if self.dim() else self.reshape(1, 1)
+
+
+def _check_classes(x, self, target, weight) -> None:
+    """What multi_margin_loss asks of its class numbers and weights."""
+    if target.dim() > 1 or target.numel() != x.shape[0]:
+        raise RuntimeError(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch "
+            f"size). Expected target size [{x.shape[0]}], but got {list(target.shape)}. Input has shape "
+            f"{list(self.shape)}."
+        )
+    if weight is not None and (weight.dim() > 1 or weight.numel() != x.shape[1]):
+        raise RuntimeError(f"inconsistent weight size, expected {x.shape[1]} but got {list(weight.shape)}")
+    if target.dtype is not torch.int64:
+        raise RuntimeError(f"expected scalar type Long but found {_scalar_name(target.dtype)}")
+
+
+def _labels(x, self, target):
+    """The lists of labels of multilabel_margin_loss, as [samples, classes]."""
+    same = target.shape == self.shape if self.dim() > 1 else target.dim() < 2 and target.numel() == x.numel()
+    if not same:
+        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(self.shape)}")
+    if target.dtype is not torch.int64:
+        raise RuntimeError(f"expected scalar type Long but found {_scalar_name(target.dtype)}")
+    return target.reshape(x.shape)
 
 
 def _reduced(losses, reduction: int, self):
@@ -147,6 +175,7 @@ def multi_margin_loss(self, target, p=1, margin=1, weight=None, reduction=_MEAN)
     if p not in (1, 2):
         raise RuntimeError("only p == 1 and p == 2 supported")
     x, wanted = _rows(self), target.reshape(-1, 1)
+    _check_classes(x, self, target, weight)
     over, _ = _excess(x, wanted, margin)
     loss = over if p == 1 else over * over
     loss = loss if weight is None else loss * weight[wanted]
@@ -172,7 +201,7 @@ def _listed(labels):
 @custom("multilabel_margin_loss_forward")
 def multilabel_margin_loss_forward(self, target, reduction):
     x = _rows(self)
-    listed, at = _listed(target.reshape(x.shape))
+    listed, at = _listed(_labels(x, self, target))
     named = torch.zeros_like(x).scatter_add(1, at, listed.to(x.dtype)).clamp_max(1)
     over = 1 - x.gather(1, at).unsqueeze(2) + x.unsqueeze(1)
     counts = (over > 0) & listed.unsqueeze(2) & (named == 0).unsqueeze(1)  # NaN does not, as on the CPU

@@ -83,10 +83,12 @@ def _dimensions(x: torch.Tensor, bins, range) -> list[torch.Tensor]:
     if x.dtype not in _FLOATS:
         raise Unsupported(f"webgpu: histogramdd has no kernel for {x.dtype}")
     points = x.reshape(-1, x.shape[-1])
-    if len(bins) != points.shape[1]:
+    if len(bins) != x.shape[-1]:
+        raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
+    if range is not None and len(range) != 2 * len(bins):
         raise RuntimeError(
-            f"torch.histogramdd: expected {points.shape[1]} sequences of bin edges for a {points.shape[1]}-dimensional "
-            f"histogram but got {len(bins)}"
+            f"torch.histogramdd: for a {len(bins)}-dimensional histogram range should have {2 * len(bins)} elements, "
+            f"but got {len(range)}"
         )
     bounds = [(None, None)] * len(bins) if range is None else list(zip(range[::2], range[1::2]))
     return [_edges(points[:, d].contiguous(), b, *bounds[d]) for d, b in enumerate(bins)]
@@ -107,4 +109,9 @@ def histogramdd_from_bin_cts(self, bins, *, range=None, weight=None, density=Fal
 @custom("_histogramdd_from_bin_tensors")
 def histogramdd_from_bin_tensors(self, bins, *, weight=None, density=False):
     _check_weight(self, weight)
+    if len(bins) != self.shape[-1]:
+        raise RuntimeError(
+            f"torch.histogramdd: expected {self.shape[-1]} sequences of bin edges for a {self.shape[-1]}-dimensional "
+            f"histogram but got {len(bins)}"
+        )
     return _count(self.reshape(-1, self.shape[-1]), list(bins), weight, density)
