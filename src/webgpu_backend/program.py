@@ -87,7 +87,8 @@ class Step:
 
     def followed(self, tail: bytes) -> "Step":
         """The step with more parameters behind its own."""
-        return Step(self.program, self.params + tail, self.grid, self.bindings, self.draw, self.turned, self.meaning)
+        turned = None if self.turned is None else self.turned + tail
+        return Step(self.program, self.params + tail, self.grid, self.bindings, self.draw, turned, self.meaning)
 
 
 class Plan:

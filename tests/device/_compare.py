@@ -5,6 +5,8 @@ A `tolerance` is one number, relative and absolute, or a pair of them; None take
 booleans are always compared exactly.
 """
 
+import functools
+
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -16,6 +18,12 @@ TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float32: 1e-5, tor
 
 def values(shape, dtype, scale=5):
     return (torch.randn(shape) * scale).to(dtype)
+
+
+@functools.cache
+def keeps_denormals() -> bool:
+    """Whether arithmetic on this adapter does; many GPUs take and give 0 for them, as WebGPU allows."""
+    return (torch.full((1,), 1e-39, device=D) * 0.5).item() != 0
 
 
 def close(ours, reference, tolerance=None):

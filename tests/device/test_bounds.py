@@ -189,6 +189,7 @@ SMALL = """
     import webgpu_backend
 
     D, stats = "webgpu", webgpu_backend.stats
+    dtypes = (torch.int32, torch.bool, torch.uint8, torch.int16, torch.int8, torch.float16, torch.bfloat16)
     most = 0
     for k in range(1, 700):
         x = torch.arange(float(k), dtype=torch.float32, device=D)
@@ -197,7 +198,7 @@ SMALL = """
             assert y.item() == k * (k - 1) - 2 * (k - 1) + k - 1, k
         if k % 10 == 0:  # kernels of their own
             torch.set_default_dtype(torch.float16 if k % 20 else torch.float32)
-            torch.eye(k, device=D).to((torch.int32, torch.bool, torch.uint8)[k // 10 % 3]).cumsum(k // 10 % 2).flip(0)
+            torch.eye(k, device=D).to(dtypes[k // 10 % 7]).cumsum(k // 10 % 2).flip(0)
             torch.var(x.view(1, -1), k // 10 % 2, correction=0)
             most = max(most, stats()["cache_bytes"])
     found = stats()

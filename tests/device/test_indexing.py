@@ -105,7 +105,7 @@ def test_nonzero_reads_back_once():
     before = webgpu_backend.stats()
     x.nonzero()
     after = webgpu_backend.stats()
-    assert after["bytes_read"] - before["bytes_read"] == 4
+    assert after["bytes_read"] - before["bytes_read"] in (4, 16)  # the count, and on GPUs what lies beside it
     assert after["pipelines_compiled"] == before["pipelines_compiled"]
 
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import webgpu_backend
+from webgpu_backend.kernels.pointwise import elementwise
 from webgpu_backend.runtime.gpu import gpu
 
 LIMIT = 1 << 16
@@ -74,12 +75,27 @@ SPLIT = {
     "loss": lambda r, v, i, n: (F.cross_entropy(r, i[:200]), F.mse_loss(r, r.t())),
     "batch_norm": lambda r, v, i, n: F.batch_norm(r, None, None, training=True),
     "attention": lambda r, v, i, n: F.scaled_dot_product_attention(*[r.reshape(1, 4, 50, 200)] * 3),
+    "numbers": lambda r, v, i, n: (
+        v * 3 + 1, n % 7, n // 7, v.clamp(-1, 1), r.clone().mul_(0.5), torch.lerp(r, r.t(), 0.3),
+    ),
     "foreach": lambda r, v, i, n: torch._foreach_mul([r, v], 2.0),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_operators_beyond_one_binding(name, small_bindings):
+    compare_with_the_cpu(name)
+
+
+def test_memory_is_walked_both_ways_beyond_one_binding(small_bindings, monkeypatch):
+    """As GPUs do with large tensors: the numbers of a call are there both ways."""
+    monkeypatch.setattr(elementwise, "TURNED", 1)
+    gpu().caps = gpu().queue.caps = dataclasses.replace(gpu().caps, kind="gpu")
+    for _ in range(2):
+        compare_with_the_cpu("numbers")
+
+
+def compare_with_the_cpu(name: str) -> None:
     inputs = samples()
     results = [f if isinstance(f, (tuple, list)) else (f,) for f in (
         SPLIT[name](*[x.to("webgpu") for x in inputs]), SPLIT[name](*inputs)

@@ -750,8 +750,8 @@ def test_truth_of_no_dimensions_keeps_the_shape(reduce, shape):
 
 
 def test_nansum_as_integers():
-    x = torch.tensor([[torch.nan, 2.0, 1.7], [3.0, torch.nan, -1.7]])
-    both(lambda d: (x.to(d).nansum(1, dtype=torch.int32), x.to(d).nansum(dtype=torch.int64)))
+    x = torch.tensor([[torch.nan, 2.0, 1.7], [3.0, torch.nan, -1.7]], device="webgpu")
+    assert x.nansum(1, dtype=torch.int32).tolist() == [3, 2] and x.nansum(dtype=torch.int64).item() == 5
 
 
 def test_cross_products():

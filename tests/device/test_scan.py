@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests import needs
-from tests.device._compare import close
+from tests.device._compare import close, keeps_denormals
 from webgpu_backend.runtime.gpu import gpu
 
 SHAPES = [((5,), 0), ((3, 7), 1), ((3, 7), 0), ((2, 300, 5), 1), ((2, 3000), -1), ((70001,), 0), ((3, 5000, 2), 1)]
@@ -110,5 +110,7 @@ def test_products_that_leave_the_range_of_a_float_and_come_back(values):
     """The CPU multiplies in double precision."""
     if not gpu().caps.f64:
         needs.missing("float64 on this adapter")
+    if 1e-40 in values and not keeps_denormals():
+        needs.missing("numbers below the normal ones on this adapter")
     x = torch.tensor(values)
     torch.testing.assert_close(x.to("webgpu").cumprod(0).cpu(), x.cumprod(0), rtol=1e-5, atol=0, equal_nan=True)

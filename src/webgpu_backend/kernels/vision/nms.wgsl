@@ -36,7 +36,7 @@ fn at(g: u32) -> u32 {
         let w = smaller(i2, {{ box("q2") }}) - larger(i0, {{ box("q0") }});
         let h = smaller(i3, {{ box("q3") }}) - larger(i1, {{ box("q1") }});
         let inter = larger(0.0, w) * larger(0.0, h);
-        let ratio = {{ "inter / (own + " ~ area("j") ~ " - inter)" if plain else "f32_div(inter, own + " ~ area("j") ~ " - inter)" }};
+        let ratio = {{ "inter / (own + " ~ area("j") ~ " - inter)" if plain else "f32_quotient(inter, own + " ~ area("j") ~ " - inter)" }};
         found |= select(0u, 1u << k, ratio > p.threshold);
     }
     return found;

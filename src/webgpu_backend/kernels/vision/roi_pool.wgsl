@@ -8,7 +8,7 @@ fn nearest(x: f32) -> i32 {
 
 // The elements of a bin, within the image.
 fn bin_of(start: i32, end: i32, bins: u32, bin: u32, size: u32) -> vec2<i32> {
-    let step = f32(max(end - start + 1, 1)) / f32(bins);
+    let step = f32_quotient(f32(max(end - start + 1, 1)), f32(bins));
     let low = i32(floor(f32(bin) * step)) + start;
     let high = i32(ceil(f32(bin + 1u) * step)) + start;
     return clamp(vec2<i32>(low, high), vec2<i32>(0), vec2<i32>(i32(size)));
