@@ -90,7 +90,7 @@ def test_lays_of_digits(lanes, bytes_, size):
     caps = replace(BIG, lanes=lanes, workgroup_bytes=bytes_, workgroup_size=size, dots=True)
     for rows, n, k in product((1, 2, 4, 8), (1, 8, 700, 5000, 200_000), (32, 64, 896, 8192, 30_000 // 32 * 32)):
         lay = digits.lay(rows, n, k, caps)
-        held, groups = digits.held(lay, rows, caps), digits.groups(lay, rows, n, k, caps)
+        held, groups = digits.held(lay, rows, caps), digits.groups(lay, rows, -(-n // lay.columns), k, caps)
         assert lay.threads <= size and lay.columns % 4 == 0 and lay.along_k <= lanes
         assert held > 0 and held % (lay.along_k * lay.teams * lay.unroll) == 0
         assert lay.bytes(rows) + held * rows * digits.HELD_BY_PIECE <= bytes_
@@ -101,4 +101,5 @@ def test_lays_of_digits(lanes, bytes_, size):
 def test_digits_use_the_card():
     caps = replace(BIG, lanes=32, dots=True)
     for rows, (n, k) in product((1, 8), ((4096, 4096), (14336, 4096), (151936, 896), (128256, 2048))):
-        assert digits.BUSY <= digits.groups(digits.lay(rows, n, k, caps), rows, n, k, caps) <= digits.UNITS
+        lay = digits.lay(rows, n, k, caps)
+        assert digits.BUSY <= digits.groups(lay, rows, -(-n // lay.columns), k, caps) <= digits.UNITS

@@ -1,27 +1,69 @@
 {% include "text/interface.wgsl" %}
-{% include "matmul/store.wgsl" %}
 {% include "quantized/codes.wgsl" %}
 {% include "quantized/digits.wgsl" %}
 {# Few rows of a times many of b, which is quantised in whole numbers. So are rows of a here, by the workgroup itself: 32
    elements become numbers of {{ 15 if digits == 2 else 7 }} bits and a sign, times a level of their own, in digits of eight
    bits. What is left are products of bytes, four at a time, whose sums are exact; they meet the scale, the offset and the
    level once a piece. Threads lie as in the kernel of few rows. A workgroup that holds all of a's rows takes one tile of
-   columns after the other; else rows are made digits again, part by part. #}
+   columns after the other; else rows are made digits again, part by part.
+   Of several weights each tile has columns of one (`joined`), or a thread the same columns of each. #}
 {% set columns = l.along_n * l.wide %}
-{% set quads = columns // 4 %}
+{% set own = columns // paired %}
+{% set side = l.wide // paired %}
+{% set quads = own // 4 %}
 {% set step = l.along_k * l.teams %}
-var<workgroup> sums: array<f32, {{ parts * at_once * columns }}>;
+{% set chosen = joined and count > 1 %}
+var<workgroup> sums: array<f32, {{ l.teams * rows * columns }}>;
+{% if before %}
+// Sums of the squares of a row, of each subgroup.
+var<workgroup> squares: array<f32, {{ rows * l.threads // lanes }}>;
+{% endif %}
 
-{% macro fetch(how, count, at) %}
-{% for u in range(count) %}
+// Four columns of one row, from column n of weight number `which` on; what lies outside the output is dropped.
+fn finish({% for i in range(paired) %}v{{ i }}: vec4<f32>, {% endfor %}m: u32, n: u32, width: u32, which: u32, first: u32) {
+    if (m >= p.m || n >= width) {
+        return;
+    }
+{% for j in range(4) %}
+    let r{{ j }} = after({% for i in range(paired) %}v{{ i }}.{{ "xyzw"[j] }}, {% endfor %}m, min(n + {{ j }}u, width - 1u), which);
+{% endfor %}
+{% if store == "v" %}
+    let at = p.o_o + m * p.o_m + (first + n) / 4u;
+    {{ write4("at", ["r0", "r1", "r2", "r3"]) }}
+{% else %}
+    let at = p.o_o + m * p.o_m + first + n;
+{% for j in range(4) %}
+    if (n + {{ j }}u < width) {
+        let at{{ j }} = at + {{ j }}u;
+        {{ write("at%d" % j, "r%d" % j) }}
+    }
+{% endfor %}
+{% endif %}
+}
+
+{% macro load(how, u, j, i) %}
+{% for v in range(f.loads) %}
+            {{ how }}{{ u }}_{{ j }}_{{ v }} = b{{ i }}_in[b{{ j }} + at * {{ f.loads }}u + {{ v }}u];
+{% endfor %}
+            {{ how }}s{{ u }}_{{ j }} = scale_held{{ i }}(col{{ j }}, at * 32u);
+{% endmacro %}
+{% macro fetch(how, at) %}
+{% for u in range(l.unroll) %}
         {
             let at = min({{ at }} + {{ u * step }}u, last - 1u);
+{% if chosen %}
+{% for i in range(count) %}
+            {{ "else " if i }}{{ "if (which == %du) " % i if i + 1 < count }}{
 {% for j in range(l.wide) %}
-{% for v in range(f.loads) %}
-            {{ how }}{{ u }}_{{ j }}_{{ v }} = b_in[b{{ j }} + at * {{ f.loads }}u + {{ v }}u];
+{{ load(how, u, j, i) }}
 {% endfor %}
-            {{ how }}s{{ u }}_{{ j }} = scale_held(col{{ j }}, at * 32u);
+            }
 {% endfor %}
+{% else %}
+{% for j in range(l.wide) %}
+{{ load(how, u, j, j // side) }}
+{% endfor %}
+{% endif %}
         }
 {% endfor %}
 {% endmacro %}
@@ -35,6 +77,32 @@ var<workgroup> sums: array<f32, {{ parts * at_once * columns }}>;
 {% endfor %}
 {% endfor %}
 {% endmacro %}
+{# Where the columns of a tile are, whose first weights are then on their way. #}
+{% macro place(tile) %}
+{% if chosen %}
+        which = 0u;
+        column = {{ tile }} * {{ own }}u;
+        width = p.n0;
+        piece0 = p.b_o0;
+        first = 0u;
+{% for i in range(1, count) %}
+        if ({{ tile }} >= p.tile{{ i }}) {
+            which = {{ i }}u;
+            column = ({{ tile }} - p.tile{{ i }}) * {{ own }}u;
+            width = p.n{{ i }};
+            piece0 = p.b_o{{ i }};
+            first = p.first{{ i }};
+        }
+{% endfor %}
+{% else %}
+        column = {{ tile }} * {{ own }}u;
+{% endif %}
+{% for j in range(l.wide) %}
+        col{{ j }} = min(column + nt * {{ side }}u + {{ j % side }}u, {{ "width" if chosen else "p.n0" }} - 1u);
+        b{{ j }} = ({{ "piece0" if chosen else "p.b_o%d" % (j // side) }} + col{{ j }} * last) * {{ f.loads }}u;
+{% endfor %}
+{{ fetch("y", "kt") }}
+{% endmacro %}
 @compute @workgroup_size({{ l.threads }})
 fn main(
     @builtin(local_invocation_index) lid: u32,
@@ -42,27 +110,21 @@ fn main(
     @builtin(num_workgroups) nwg: vec3<u32>,
 ) {
     let group = wid.x + wid.y * nwg.x;
-    if (group >= p.total) {
+    if (group >= p.groups) {
         return;
     }
-    let split = group / p.tiles_n;
-    let first = split * p.chunk / 32u;
-    let last = min((split + 1u) * p.chunk, p.k) / 32u;
-    let parted = last - first > {{ held }}u;
-    let ob = 0u;
-    let ib = 0u;
-    let base = p.o_o + split * p.o_s;
+    let last = p.k / 32u;
+    let parted = last > {{ held }}u;
     let nt = lid / {{ l.along_k }}u % {{ l.along_n }}u;
     let team = lid / {{ l.along_k * l.along_n }}u;
     let kt = lid % {{ l.along_k }}u + team * {{ l.along_k }}u;
-    let tile_first = group % p.tiles_n;
-{% macro place(n) %}
-{% for j in range(l.wide) %}
-        col{{ j }} = min({{ n }} + nt * {{ near }}u + {{ j }}u, p.n - 1u);
-        b{{ j }} = (p.b_o + col{{ j }} * p.b_r) * {{ f.loads }}u;
-{% endfor %}
-{{ fetch("y", l.unroll, "first + kt") }}
-{% endmacro %}
+    var column: u32;
+{% if chosen %}
+    var which: u32;
+    var width: u32;
+    var piece0: u32;
+    var first: u32;
+{% endif %}
 {% for j in range(l.wide) %}
     var col{{ j }}: u32;
     var b{{ j }}: u32;
@@ -71,21 +133,54 @@ fn main(
 {% if l.ahead %}
 {{ declare("z") }}
 {% endif %}
-{{ place("tile_first * %du" % columns) }}
-    for (var tile = tile_first; tile * {{ columns }}u < p.n; tile += p.tiles_n) {
-        let n0 = tile * {{ columns }}u;
+{{ place("group") }}
+{% if before %}
+{% for i in range(rows) %}
+    {
+        var square = 0.0;
+        for (var q = lid; q < p.k / 4u; q += {{ l.threads }}u) {
+            let v = {{ read4("a", "p.a_o + min(%du, p.m - 1u) * p.a_r + q" % i) }};
+            square += dot(v, v);
+        }
+{% for mask in masks %}
+        square += subgroupShuffleXor(square, {{ mask }}u);
+{% endfor %}
+        if (lid % {{ lanes }}u == 0u) {
+            squares[{{ i * l.threads // lanes }}u + lid / {{ lanes }}u] = square;
+        }
+    }
+{% endfor %}
+    workgroupBarrier();
+{% endif %}
+    for (var tile = group; tile < p.tiles; tile += p.groups) {
+        let column_here = column;
+{% if chosen %}
+        let which_here = which;
+        let width_here = width;
+        let first_here = first;
+{% endif %}
 {% for j in range(l.wide) %}
 {% for i in range(rows) %}
         var c{{ i }}_{{ j }} = 0.0;
 {% endfor %}
 {% endfor %}
-        for (var start = first; start < last; start += {{ held }}u) {
+        for (var start = 0u; start < last; start += {{ held }}u) {
             let here = min({{ held }}u, last - start);
-            if (parted || tile == tile_first) {
-                for (var q = lid; q < here * {{ 2 * rows }}u; q += {{ l.threads }}u) {
+            if (parted || tile == group) {
+                let all = here * {{ 2 * rows }}u;
+                for (var from_ = 0u; from_ < all; from_ += {{ l.threads }}u) {
+                    let q = min(from_ + lid, all - 1u);
                     let row = q / (2u * here);
                     let piece = q / 2u - row * here;
-                    quantise(p.a_o + min(row, p.m - 1u) * p.a_r + (start + piece) * 8u, row, piece, q & 1u);
+                    let k4 = (start + piece) * 8u;
+{% if before %}
+                    var square = 0.0;
+                    for (var i = 0u; i < {{ l.threads // lanes }}u; i++) {
+                        square += squares[row * {{ l.threads // lanes }}u + i];
+                    }
+                    let r = 1.0 / sqrt(square / f32(p.k) + p.eps);
+{% endif %}
+                    quantise(p.a_o + min(row, p.m - 1u) * p.a_r + k4, row, piece, q & 1u, from_ + lid < all{{ ", r, k4" if before }});
                 }
                 workgroupBarrier();
             }
@@ -93,7 +188,7 @@ fn main(
                 let next = start + k + {{ l.unroll * step }}u;
 {% if l.ahead %}
                 if (next < last) {
-{{ fetch("z", l.unroll, "next") }}
+{{ fetch("z", "next") }}
                 }
 {% endif %}
 {% for u in range(l.unroll) %}
@@ -152,7 +247,7 @@ fn main(
 {% endfor %}
 {% else %}
                 if (next < last) {
-{{ fetch("y", l.unroll, "next") }}
+{{ fetch("y", "next") }}
                 }
 {% endif %}
             }
@@ -161,11 +256,33 @@ fn main(
             }
         }
         // The next tile is on its way while sums of this one are added up.
-        let n_next = (tile + p.tiles_n) * {{ columns }}u;
-        if (n_next < p.n) {
-{{ place("n_next") }}
+        let next_tile = tile + p.groups;
+        if (next_tile < p.tiles) {
+{{ place("next_tile") }}
         }
-{% include "matmul/few_rows_sums.wgsl" %}
+{% for line in folding %}
+        {{ line }}
+{% endfor %}
+{% for value in folded %}
+        if ((lid & {{ spare }}u) == 0u) {
+            let at = place + {{ loop.index0 }}u;
+            sums[team * {{ rows * columns }}u + at / {{ l.wide }}u * {{ columns }}u + nt * {{ l.wide }}u + at % {{ l.wide }}u] = {{ value }};
+        }
+{% endfor %}
+        workgroupBarrier();
+        for (var q = lid; q < {{ rows * quads }}u; q += {{ l.threads }}u) {
+            let row = q / {{ quads }}u;
+            let quad = q - row * {{ quads }}u;
+{% for i in range(paired) %}
+            var v{{ i }} = vec4<f32>(0.0);
+{% endfor %}
+            for (var i = row * {{ columns }}u + quad * {{ 4 * paired }}u; i < {{ l.teams * rows * columns }}u; i += {{ rows * columns }}u) {
+{% for i in range(paired) %}
+                v{{ i }} += vec4<f32>({% for e in range(4) %}sums[i + {{ e // side * l.wide + i * side + e % side }}u]{{ ", " if not loop.last }}{% endfor %});
+{% endfor %}
+            }
+            finish({% for i in range(paired) %}v{{ i }}, {% endfor %}row, column_here + quad * 4u, {{ "width_here, which_here, first_here" if chosen else "p.n0, 0u, 0u" }});
+        }
         workgroupBarrier();
     }
 }

@@ -49,7 +49,7 @@ LAYS = {
     "q": {1: Lay(4, 8, 1, 8, 2), 2: Lay(4, 8, 1, 8, 2), 8: Lay(4, 8, 1, 8, 1)},
 }
 UNITS = {"8": 8, "k": 4, "q": PIECE}  # elements of a piece
-WAYS = {"8": "k", "k": "k", "o": "r", "r": "r", "K": "e", "R": "r", "q": "q", "d": "d"}
+WAYS = {"8": "k", "k": "k", "o": "r", "r": "r", "K": "e", "R": "r", "q": "q"}
 
 
 def serves(q: Product, caps: Caps) -> bool:

@@ -50,6 +50,11 @@ def _named(product: Product, caps: Caps) -> Plan:
     q = product
     carry = carrier(q.a.dtype, caps)
     wide = carry not in ("f32", "i32")
+    if q.blocks and few_rows.serves(q, caps) and digits.serve(q.blocks.format, q.a.dtype, caps):
+        found = digits.plan(digits.of_product(q), caps)
+        found.steps[0].bindings = ("a", "b", "s", *(() if q.c is None else ("c",)), "out")
+        found.scratch = {}
+        return found
     if q.n < q.m and q.n <= few_rows.ROWS and not q.gather and not q.blocks:
         q = q.swapped()
     a_class = class_of(q.a, q.m, q.k)
@@ -115,7 +120,7 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
         target = Matrix(SUMS[carry], 0, *step, size * (1 if q.summed else q.inner), 0 if q.summed else size)
     store = store_mode(target, q.n, caps)
     program = _program(
-        "digits" if b_class == "d" else "few_rows" if vector else "tiled" if tile.bk else "direct",
+        "few_rows" if vector else "tiled" if tile.bk else "direct",
         q.a.dtype, q.b.dtype, target.dtype, q.c.dtype if q.c and epilogue != "none" else None,
         a_class, b_class, store, epilogue, q.act if epilogue != "none" else "",
         (_power(q.m), lay) if vector else tile, q.summed, bool(q.gather and q.gather.flat),
@@ -152,9 +157,6 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
 def _few(q: Product, a_class: str, b_class: str, caps: Caps) -> tuple[str, str, few_rows.Lay, int]:
     """How few rows are multiplied: the classes of operands, how threads lie, and workgroups along n."""
     rows = _power(q.m)
-    if q.blocks and digits.serve(q, caps):
-        lay = digits.lay(rows, q.n, q.k, caps)
-        return a_class, "d", lay, digits.groups(lay, rows, q.n, q.k, caps)
     a_class, b_class = few_rows.classes(q, a_class, b_class)
     lay = few_rows.lay(b_class, rows, q.n, q.k, caps)
     return a_class, b_class, lay, -(-q.n // lay.columns)
@@ -245,12 +247,10 @@ def _program(
         bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
     words = replace(caps, f16=False) if b_class in "8o" else caps
-    if kind in ("few_rows", "digits"):
+    if kind == "few_rows":
         rows, lay = tile
         names = few_rows.names(lay, rows, b_class, caps)
         names["widened"] = lambda x, word, half: _widened(dtypes[x], word, half, caps)
-        if kind == "digits":
-            names |= digits.names(lay, rows, formats.FORMATS[blocks.format], caps)
         tag = f"v{rows}"
     else:
         names = dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"), gather=gather, flat=flat)

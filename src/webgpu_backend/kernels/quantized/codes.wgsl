@@ -24,30 +24,40 @@ fn codes(w: u32) -> vec4<f32> {
 {% endif %}
 
 {# `scale_held` reads what the scale of row n from element k on is made of, `scale_in` makes it, with the offset. #}
+{% for i in numbers %}
 {% if f.scales == "plain" %}
-fn scale_held(n: u32, k: u32) -> f32 {
-    let at = p.s_o + n * p.s_n + (k >> p.s_shift) * p.s_g;
-    return {{ read_scale("at") }};
+fn scale_held{{ i }}(n: u32, k: u32) -> f32 {
+    let at = p.s_o{{ i }} + n * p.s_n{{ i }} + (k >> p.s_shift) * p.s_g;
+    return {{ read_scale(i, "at") }};
 }
+{% elif f.scales == "zeros" %}
+fn scale_held{{ i }}(n: u32, k: u32) -> vec2<f32> {
+    let at = p.s_o{{ i }} + n * p.s_n{{ i }} + (k >> p.s_shift) * p.s_g;
+    let zero = at + p.s_z;
+    return vec2<f32>({{ read_scale(i, "at") }}, {{ read_scale(i, "zero") }});
+}
+{% elif f.scales == "k4" %}
+fn scale_held{{ i }}(n: u32, k: u32) -> vec4<u32> {
+    return s{{ i }}_in[p.s_o{{ i }} + n * p.s_n{{ i }} + k / 256u];
+}
+{% else %}
+// Of sixteen elements; those of 64 share a word.
+fn scale_held{{ i }}(n: u32, k: u32) -> vec2<u32> {
+    let at = p.s_o{{ i }} + (n * p.s_n{{ i }} + k / 256u) * 5u;
+    return vec2<u32>(s{{ i }}_in[at], s{{ i }}_in[at + 1u + ((k / 64u) & 3u)]);
+}
+{% endif %}
+{% endfor %}
 
+{% if f.scales == "plain" %}
 fn scale_in(held: f32, k: u32) -> f32 {
     return held;
 }
 {% elif f.scales == "zeros" %}
-fn scale_held(n: u32, k: u32) -> vec2<f32> {
-    let at = p.s_o + n * p.s_n + (k >> p.s_shift) * p.s_g;
-    let zero = at + p.s_z;
-    return vec2<f32>({{ read_scale("at") }}, {{ read_scale("zero") }});
-}
-
 fn scale_in(held: vec2<f32>, k: u32) -> vec2<f32> {
     return held;
 }
 {% elif f.scales == "k4" %}
-fn scale_held(n: u32, k: u32) -> vec4<u32> {
-    return s_in[p.s_o + n * p.s_n + k / 256u];
-}
-
 fn scale_in(held: vec4<u32>, k: u32) -> vec2<f32> {
     let place = (k / 8u) & 28u;
     let more = held.w >> place;
@@ -56,17 +66,12 @@ fn scale_in(held: vec4<u32>, k: u32) -> vec2<f32> {
     return unpack2x16float(held.x ^ 0x80000000u) * vec2<f32>(vec2<u32>(scale, least));
 }
 {% else %}
-// Of sixteen elements; those of 64 share a word.
-fn scale_held(n: u32, k: u32) -> vec2<u32> {
-    let at = p.s_o + (n * p.s_n + k / 256u) * 5u;
-    return vec2<u32>(s_in[at], s_in[at + 1u + ((k / 64u) & 3u)]);
-}
-
 fn scale_in(held: vec2<u32>, k: u32) -> f32 {
     return unpack2x16float(held.x).x * f32(extractBits(bitcast<i32>(held.y), ((k / 16u) & 3u) * 8u, 8u));
 }
 {% endif %}
 
+{% if numbers[0] == "" %}
 fn scale_of(n: u32, k: u32) -> {{ "vec2<f32>" if f.offsets else "f32" }} {
     return scale_in(scale_held(n, k), k);
 }
@@ -92,3 +97,4 @@ fn weights_at(n: u32, k: u32) -> vec4<f32> {
     return c * s;
 {% endif %}
 }
+{% endif %}

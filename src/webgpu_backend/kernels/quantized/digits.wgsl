@@ -7,21 +7,29 @@ var<workgroup> levels: array<f32, {{ rows * held }}>;
 var<workgroup> halves: array<f32, {{ rows * 2 * held }}>;
 {% endif %}
 
-// The 32 elements from `at` on, in fours: half of them becomes whole numbers, the largest of all {{ limit }}. Where an
-// infinity is among them, it is one and the others are zero, times infinity; and all is times NaN where there is one.
-fn quantise(at: u32, row: u32, piece: u32, half: u32) {
-    var top = vec4<u32>(1u);
-{% for g in range(8) %}
-    top = max(top, bitcast<vec4<u32>>({{ read4("a", "at + %du" % g) }}) & vec4<u32>(0x7fffffffu));
+// Half of the 32 elements from `at` on, in fours, becomes whole numbers, the largest of all {{ limit }}; the neighbouring
+// thread has the other half. Where an infinity is among them, it is one and the others are zero, times infinity; and
+// all is times NaN where there is one.
+fn quantise(at: u32, row: u32, piece: u32, half: u32, wanted: bool{{ ", r: f32, k: u32" if before }}) {
+{% for g in range(4) %}
+    var v{{ g }} = {{ read4("a", "at + half * 4u + %du" % g) }};
+{% if before %}
+{% if norm %}
+    let w{{ g }} = {{ read4("w", "p.w_o + k + half * 4u + %du" % g) }};
+{% endif %}
+    v{{ g }} = vec4<f32>({% for c in "xyzw" %}before(v{{ g }}.{{ c }}, r{{ ", w%d.%s" % (g, c) if norm }}){{ ", " if not loop.last }}{% endfor %});
+{% endif %}
+    let top{{ g }} = bitcast<vec4<u32>>(v{{ g }}) & vec4<u32>(0x7fffffffu);
 {% endfor %}
-    let most = max(max(top.x, top.y), max(top.z, top.w));
+    let top = max(max(top0, top1), max(top2, top3));
+    var most = max(max(top.x, top.y), max(max(top.z, top.w), 1u));
+    most = max(most, subgroupShuffleXor(most, 1u));
+    if (!wanted) {
+        return;
+    }
     let size = max(bitcast<f32>(min(most, 0x7f7fffffu)), 1.0e-30);
     var level = size * {{ 1.0 / limit }};
     var inverse = {{ limit }}.0 / size;
-    let first = at + half * 4u;
-{% for g in range(4) %}
-    var v{{ g }} = {{ read4("a", "first + %du" % g) }};
-{% endfor %}
     if (most >= 0x7f800000u) {
 {% for g in range(4) %}
         v{{ g }} = select(vec4<f32>(0.0), select(vec4<f32>(-1.0), vec4<f32>(1.0), v{{ g }} > vec4<f32>(0.0)), (bitcast<vec4<u32>>(v{{ g }}) & vec4<u32>(0x7fffffffu)) >= vec4<u32>(0x7f800000u));

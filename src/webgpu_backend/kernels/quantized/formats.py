@@ -11,6 +11,7 @@ f16; the low four bits of eight scales, of eight minima; two high bits of each i
 scales of eight bits).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...dtypes import UINT32, DType
@@ -97,22 +98,22 @@ class Blocks(NamedTuple):
 FIELDS = ["s_o", "s_n", "s_g", "s_shift", "s_z"]
 
 
-def bindings(blocks: Blocks, caps: Caps) -> list[tuple[str, str, str]]:
-    """The buffers of an operand: codes, then scales."""
+def bindings(blocks: Blocks, caps: Caps, number: str = "") -> list[tuple[str, str, str]]:
+    """The buffers of an operand: codes, then scales. Where there are several it has a number."""
     found = FORMATS[blocks.format]
     scales = elements.array_type(blocks.dtype, "e", caps)
     if found.header:
         scales = "array<vec4<u32>>" if found.header == 4 else "array<u32>"
-    return [("b_in", "read", f"array<vec{found.vector}<u32>>"), ("s_in", "read", scales)]
+    return [(f"b{number}_in", "read", f"array<vec{found.vector}<u32>>"), (f"s{number}_in", "read", scales)]
 
 
-def names(blocks: Blocks, caps: Caps) -> dict:
+def names(blocks: Blocks, caps: Caps, numbers: Sequence[str] = ("",)) -> dict:
     """What `quantized/codes.wgsl` asks for."""
     found = FORMATS[blocks.format]
     return dict(
         f=found, code_of=lambda u, j, quad: _code(found, f"y{u}_{j}_", quad),
         bytes_of=lambda u, j, word: _bytes(found, f"y{u}_{j}_", word),
-        read_scale=lambda at: elements.read(blocks.dtype, "s_in", at, caps),
+        numbers=numbers, read_scale=lambda number, at: elements.read(blocks.dtype, f"s{number}_in", at, caps),
         low=128 if found.codes == "8" else found.low,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ kernel     a kernel's text, while Inductor walks its nodes
 pieces     parts of that text
 reductions how a loop's elements are gathered
 passes     what is done to a graph before it is lowered
+products   among that, what products with quantised weights take in
 schedule   what may be one kernel, the wrapper around them, and the registration
 launch     what the generated Python calls: kernels as steps of plans
 compiling  the entry, the configuration, and what happens to graphs that are refused

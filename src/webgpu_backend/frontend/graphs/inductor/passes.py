@@ -13,6 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 import webgpu_backend
 
 from ....plan import caps
+from .products import join_products
 
 _PARTS = ("frontend/graphs", "kernels/compiled", "kernels/text", "kernels/lib", "ops/pointwise")
 
@@ -183,6 +184,7 @@ def before_lowering(graph: torch.fx.Graph) -> None:
     fold_rows(graph)
     if caps().kind == "gpu":
         single_rows(graph)
+        join_products(graph)
 
 
 class Passes(CustomGraphPass):
