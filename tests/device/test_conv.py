@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tests import needs
 from tests.device._adapter import kernels_of
 from webgpu_backend.kernels.conv import by_tables, few_outputs
 from webgpu_backend.kernels.matmul import tiles
@@ -35,6 +36,7 @@ CASES = {
     "2d_wide_pointwise_odd": (F.conv2d, (3, 18, 7, 7), (34, 18, 1, 1), {}),
     "2d_wide_pointwise_strided": (F.conv2d, (3, 16, 7, 6), (12, 16, 1, 1), {"stride": 2}),
     "2d_large_window": (F.conv2d, (2, 9, 21, 18), (10, 9, 7, 7), {"stride": 2, "padding": 3}),
+    "1d_large_window": (F.conv1d, (2, 10, 60), (12, 10, 31), {"padding": 15}),
     "1d_wide": (F.conv1d, (2, 10, 41), (12, 10, 5), {"padding": 2}),
     "1d_depthwise": (F.conv1d, (2, 6, 19), (6, 1, 4), {"groups": 6, "padding": 3}),
     "3d_wide": (F.conv3d, (2, 10, 5, 4, 5), (12, 10, 2, 3, 3), {"padding": 1, "stride": (1, 2, 1)}),
@@ -197,14 +199,76 @@ def test_big_gpu_infinities_stay_where_they_are(case, big_gpu):
     a, b = x.to("webgpu").requires_grad_(), w.to("webgpu").requires_grad_()
     c, d = x.requires_grad_(), w.requires_grad_()
     got, wanted = function(a, b, **options), function(c, d, **options)
-    pairs = [(got, wanted)]
     grads = zip(torch.autograd.grad(got, (a, b), dy.to("webgpu")), torch.autograd.grad(wanted, (c, d), dy))
-    # An infinite gradient meets the padding in the weights' gradient: infinity times zero.
-    pairs += list(grads)[: 1 if "padding" in options else 2]
-    for mine, theirs in pairs:
+    for mine, theirs in [(got, wanted), *grads]:
         assert torch.equal(mine.cpu().isfinite(), theirs.isfinite())
         finite = theirs.isfinite()
         torch.testing.assert_close(mine.cpu()[finite], theirs[finite], rtol=2e-4, atol=2e-3)
+
+
+def meets_what_it_reaches(function, finite, other, dtype):
+    """`function` of two operands, of which the second has an infinity at its first place: the outputs that it reaches
+    are infinite, and nothing else is touched. (Some of the CPU's kernels multiply the padding, too.)"""
+    one = torch.zeros_like(other)
+    one.view(-1)[0] = 1
+    reached, sign = function(torch.ones_like(finite), one) > 0, function(finite, one)
+    wanted = torch.where(reached, sign * math.inf, function(finite, other * (1 - one)))
+    spoilt = other.clone()
+    spoilt.view(-1)[0] = math.inf
+    got = function(finite.to(dtype).to("webgpu"), spoilt.to(dtype).to("webgpu")).cpu().double()
+    assert reached.any() and not reached.all()
+    tolerance = TOLERANCE.get(dtype, 1e-12)
+    torch.testing.assert_close(got, wanted, rtol=tolerance, atol=10 * tolerance)
+
+
+def infinities_by_all_ways(case, dtype):
+    function, x_shape, w_shape, options = CASES[case]
+    x, w = torch.randn(x_shape).double(), torch.randn(w_shape).double()
+
+    def of_image(dy, w):
+        image = torch.ones(x_shape, dtype=dy.dtype, device=dy.device).requires_grad_()
+        return torch.autograd.grad(function(image, w, **options), image, dy)[0]
+
+    def of_weight(x, dy):
+        weight = torch.ones(w_shape, dtype=x.dtype, device=x.device).requires_grad_()
+        return torch.autograd.grad(function(x, weight, **options), weight, dy)[0]
+
+    dy = torch.randn(function(x, w, **options).shape).double()
+    x, w, dy = (t.to(dtype).double() for t in (x, w, dy))
+    meets_what_it_reaches(lambda x, w: function(x, w, **options), x, w, dtype)
+    meets_what_it_reaches(of_image, dy, w, dtype)
+    meets_what_it_reaches(of_weight, x, dy, dtype)
+
+
+INFINITE = ["1d_strided", "2d", "2d_strided", "2d_groups", "2d_phases", "3d", "t1d", "t2d", "t2d_groups"]
+
+
+@pytest.mark.parametrize("case", INFINITE)
+def test_infinite_weights_and_gradients_meet_what_they_reach(case):
+    infinities_by_all_ways(case, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16], ids=str)
+def test_infinite_weights_in_other_dtypes(dtype):
+    with needs.float64_if_asked():
+        infinities_by_all_ways("2d", dtype)
+        infinities_by_all_ways("t1d", dtype)
+
+
+BIG_INFINITE = [
+    "2d_wide", "2d_wide_strided", "2d_wide_groups", "2d_wide_dilated", "1d_large_window", "1d_wide", "3d_wide",
+    "t2d_wide", "2d_few", "2d_few_strided", "2d_few_image", "2d_depthwise", "t1d_few", "t2d_few_odd", "t3d_few",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BIG_INFINITE)
+def test_big_gpu_infinite_weights_and_gradients_meet_what_they_reach(case, big_gpu):
+    infinities_by_all_ways(case, torch.float32)
+
+
+def test_big_gpu_infinite_weights_of_narrow_dtypes(big_gpu):
+    for case in ("2d_wide", "2d_few", "t2d_wide"):
+        infinities_by_all_ways(case, torch.float16)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -44,6 +44,7 @@ ROWS = (
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 SPLIT_DEPTH = 128  # a split of k is at least this long
 SPLIT_IMAGE = 1.12  # parts of an image's sum read it in turns
+MOST_AGAIN = 1 << 16  # length of the weights' sums that one thread does again: longer ones would hold the adapter up
 START = 48  # what a workgroup costs beside its products, in steps of k
 
 
@@ -201,7 +202,7 @@ def _program(
         f"conv_{mode}_{tile.bm}x{tile.bn}_{dtype.short}{a_class}{b_class}_{out.short}{store}{'_bias' if bias else ''}",
         "conv/by_tables.wgsl", fields, bindings, caps, declarations=elements.wideners((dtype,), caps), t=tile,
         mode=mode, a_class=a_class, b_class=b_class, store=store, bias=bias, scattered=scattered, a_pad=a_pad,
-        b_pad=b_pad, read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
+        b_pad=b_pad, most_again=MOST_AGAIN, read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
         read4=lambda x, at: elements.widened(dtype, f"{x}_in[{at}]", caps),
         write=lambda at, value: elements.write(out, "out", at, value, caps),
         write4=lambda at, lanes: " ".join(elements.write4(out, "out", at, lanes, caps)),

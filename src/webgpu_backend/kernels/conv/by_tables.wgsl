@@ -197,6 +197,75 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.bk * b_pitch }}>;
 {% if a_class == "k" %}{{ keep_k("a", a_loads, a_pitch) }}{% elif a_class == "r" %}{{ keep_r(a_loads) }}{% else %}{{ keep_s(a_loads) }}{% endif %}
 {% if mode == "image" %}{{ keep_image(b_loads) }}{% elif b_class == "v" %}{{ keep_k("b", b_loads, b_pitch) }}{% else %}{{ keep_taps(b_loads) }}{% endif %}
 {% endmacro %}
+{# One element of the left operand. #}
+{% macro left() %}
+{% if mode == "weight" %}{{ read4("a", "astart + m * p.a_r + image * p.a_i + k % p.places / 4u") + "[k % 4u]" if a_class == "k" else read("a", "astart + m * p.a_r + image * p.a_i + k % p.places") }}
+{% elif a_class == "k" %}{{ read4("a", "astart + m * p.a_r + k / 4u") }}[k % 4u]
+{% elif a_class == "r" %}{{ read4("a", "astart + m / 4u + row * p.a_k") }}[m % 4u]
+{% else %}{{ read("a", "astart + m * p.a_r + row * p.a_k") }}{% endif %}
+{% endmacro %}
+{# A place outside the image is a zero, and zero times infinity is NaN: such sums are done again without it. They come
+   after the stores, where nothing of the product is kept any more. #}
+{% macro again() %}
+{% if mode == "weight" %}
+    spoilt = select(0u, spoilt, k_last - k_first <= {{ most_again }}u);
+{% endif %}
+    while (spoilt != 0u) {
+        let r = firstTrailingBit(spoilt);
+        spoilt &= spoilt - 1u;
+        let m = mt + r / {{ t.tn }}u * {{ nty * 4 }}u{{ " + r / %du %% 4u" % (t.tn // 4) }};
+        let n_first = nt + r % {{ t.tn // 4 }}u * {{ ntx * 4 }}u;
+        if (m >= p.m) {
+            continue;
+        }
+        var v = vec4<f32>(0.0);
+        for (var j = 0u; j < 4u; j++) {
+            let n = min(n_first + j, p.n - 1u);
+            var sum = 0.0;
+{% if mode == "image" %}
+            let place = places[n % p.places];
+            let base = bstart + (n / p.places) * p.b_i + place.x;
+{% else %}
+            let tap = taps[n];
+{% endif %}
+            for (var k = k_first; k < k_last && !f32_isnan(sum); k++) {
+{% if mode == "image" %}
+                let tap = taps[k];
+                let row = {{ "tap.z" if listed else "k" }};
+{% else %}
+                let image = k / p.places;
+                let place = places[k % p.places];
+                let base = bstart + image * p.b_i + place.x;
+{% endif %}
+                if ((tap.y & place.y) == 0u) {
+                    let at = base + tap.x;
+                    sum += {{ left() | trim }} * {{ read("b", "at") }};
+                }
+            }
+            v[j] = sum;
+        }
+{% if bias %}
+        v += {{ read("c", "p.c_o + (block * p.m + m) * p.c_s") }};
+{% endif %}
+{% if store == "v" %}
+        if (n_first < p.n) {
+            let o = ostart + {{ "(n_first / p.places) * p.o_i + (n_first % p.places) / 4u" if mode == "image" else "n_first / 4u" }} + m * p.o_m;
+            {{ write4("o", ["v.x", "v.y", "v.z", "v.w"]) }}
+        }
+{% else %}
+        for (var j = 0u; j < 4u && n_first + j < p.n; j++) {
+            let n = n_first + j;
+            let e = v[j];
+{% if mode == "image" %}
+            let o = ostart + (n / p.places) * p.o_i + {{ "places[n % p.places].z" if scattered else "n % p.places" }} + m * p.o_m;
+{% else %}
+            let o = ostart + n + m * p.o_m;
+{% endif %}
+            {{ write("o", "e") }}
+        }
+{% endif %}
+    }
+{% endmacro %}
 
 @compute @workgroup_size({{ threads }})
 fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
@@ -277,6 +346,14 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     let ostart = p.o_o + block * p.o_g + split * p.o_s;
     let mt = m0 + ty * 4u;
     let nt = n0 + tx * 4u;
+{% if b_class == "g" %}
+    var spoilt = 0u;
+{% for i in range(t.tm) %}
+{% for h in range(t.tn // 4) %}
+    spoilt |= select(0u, {{ 2 ** (i * (t.tn // 4) + h) }}u, f32_isnan(c{{ i }}_{{ h }}.x + c{{ i }}_{{ h }}.y + c{{ i }}_{{ h }}.z + c{{ i }}_{{ h }}.w));
+{% endfor %}
+{% endfor %}
+{% endif %}
 {% for h in range(t.tn // 4) %}
 {% if store == "v" %}
     {
@@ -324,4 +401,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
 {% endif %}
 {% endfor %}
+{% if b_class == "g" %}
+{{ again() }}
+{% endif %}
 }

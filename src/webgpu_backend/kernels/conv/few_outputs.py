@@ -16,7 +16,7 @@ from ..matmul.tiles import tuning
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
-from .by_tables import plan_finish
+from .by_tables import MOST_AGAIN, plan_finish
 
 MOST = 8  # outputs of a group
 THREADS = 64
@@ -223,5 +223,6 @@ def _grad_program(rows: int, high: int, wide: int, held: int, dtype: DType, caps
     return render_program(
         f"conv_few_grad_{rows}x{high}x{wide}_{dtype.short}", "conv/few_outputs_gradient.wgsl", fields, bindings, caps,
         rows=rows, high=high, wide=wide, threads=GRAD_THREADS, held=held, reaches=reaches,
+        most_again=MOST_AGAIN,
         read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
     )  # fmt: skip

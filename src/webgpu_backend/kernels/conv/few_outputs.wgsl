@@ -26,6 +26,50 @@ var<workgroup> kept: array<vec4<f32>, {{ stage * channels * pitch }}>;
                     }
 {% endfor %}
 {% endmacro %}
+{# A place outside the image is a zero, and zero times infinity is NaN: such positions are done again without it. #}
+{% macro again() %}
+    while (spoilt != 0u) {
+        let j = firstTrailingBit(spoilt);
+        spoilt &= spoilt - 1u;
+        let n = tile * {{ threads * pixels }}u + j * {{ threads }}u + lid;
+        if (n >= p.n) {
+            continue;
+        }
+        let image = n / places;
+        let place = vec3<u32>(n % places / (p.pos_h * p.pos_w), n / p.pos_w % p.pos_h, n % p.pos_w);
+        let corner = place * vec3<u32>(p.step_d, p.step_h, p.step_w) + vec3<u32>(p.first_d, p.first_h, p.first_w);
+        let by = vec3<u32>(p.by_d, p.by_h, p.by_w);
+        for (var g = 0u; g < {{ parts }}u; g++) {
+            let number = block * {{ parts }}u + g;
+            let phase = vec3<u32>(number / (p.by_h * p.by_w), number / p.by_w % p.by_h, number % p.by_w);
+            let to = place * by + vec3<u32>(p.origin_d, p.origin_h, p.origin_w) + phase;
+            if (any(to >= vec3<u32>(p.out_d, p.out_h, p.out_w)) || phase.x >= p.by_d) {
+                continue;
+            }
+            for (var r = 0u; r < {{ rows }}u; r++) {
+                var sum = 0.0;
+                for (var k = 0u; k < taps && !f32_isnan(sum); k++) {
+                    let tap = vec3<u32>(k / (p.taps_h * p.taps_w), k / p.taps_w % p.taps_h, k % p.taps_w);
+                    let at = corner + tap * vec3<u32>(p.tap_d, p.tap_h, p.tap_w);
+                    if (any(at >= vec3<u32>(p.x_d, p.x_h, p.x_w)) || any(phase + tap * by >= vec3<u32>(p.win_d, p.win_h, p.win_w))) {
+                        continue;
+                    }
+                    let x_at = p.x_o + image * p.xs_n + at.x * p.xs_d + at.y * p.xs_h + at.z * p.xs_w;
+                    for (var c = c_first; c < c_last; c++) {
+                        let e = x_at + (group * p.channels + c) * p.xs_c;
+                        let w = w_in[w_first + (k * p.channels + c) * {{ pitch }}u + g * {{ quads }}u + r / 4u][r % 4u];
+                        sum += {{ read("x", "e") }} * w;
+                    }
+                }
+{% if bias %}
+                sum += {{ read("c", "p.c_o + (group * %du + r) * p.c_s" % rows) }};
+{% endif %}
+                let o = split * p.o_s + image * p.o_n + (group * {{ rows }}u + r) * p.out_d * p.out_h * p.out_w + (to.x * p.out_h + to.y) * p.out_w + to.z;
+                {{ write("o", "sum") }}
+            }
+        }
+    }
+{% endmacro %}
 @compute @workgroup_size({{ threads }})
 fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
     var t = wid.x + wid.y * nwg.x;
@@ -106,7 +150,9 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
             }
         }
     }
+    var spoilt = 0u;
 {% for j in range(pixels) %}
+    spoilt |= select(0u, {{ 2 ** j }}u, f32_isnan({% for r in range(parts * rows) %}s{{ j }}_{{ r }}{{ " + " if not loop.last }}{% endfor %}));
     if (n{{ j }} < p.n) {
         let qz = place{{ j }} / (p.pos_h * p.pos_w) * p.by_d + p.origin_d;
         let qy = place{{ j }} / p.pos_w % p.pos_h * p.by_h + p.origin_h;
@@ -132,4 +178,5 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% endfor %}
     }
 {% endfor %}
+{{ again() }}
 }

@@ -90,7 +90,26 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         let r = n / {{ wide * high }}u;
         if (k < p.win_w && h < p.win_h) {
             let o = (split * p.groups + group) * {{ rows }}u + r;
-            out[(((o * p.channels + channel) * p.win_d + kz) * p.win_h + h) * p.win_w + k] = sums[lid / 4u * {{ threads }}u][lid % 4u];
+            var sum = sums[lid / 4u * {{ threads }}u][lid % 4u];
+            if (f32_isnan(sum) && p.chunk * p.pos_w <= {{ most_again }}u) { // zero outside the image times infinity: once more without
+                sum = 0.0;
+                for (var row = split * p.chunk; row < last && !f32_isnan(sum); row++) {
+                    let image = row / (p.pos_h * p.pos_d);
+                    let iz = row / p.pos_h % p.pos_d * p.step_d + kz * p.dil_d - p.pad_d;
+                    let iy = row % p.pos_h * p.step_h + h * p.dil_h - p.pad_h;
+                    let grad = p.y_o + image * p.ys_n + (group * {{ rows }}u + r) * plane + row % (p.pos_h * p.pos_d) * p.pos_w;
+                    let row_at = base + image * p.xs_n + iz * p.xs_d + iy * p.xs_h;
+                    for (var x = 0u; x < p.pos_w && iz < p.x_d && iy < p.x_h; x++) {
+                        let ix = x * p.step_w + k * p.dil_w - p.pad_w;
+                        if (ix < p.x_w) {
+                            let g = grad + x;
+                            let at = row_at + ix * p.xs_w;
+                            sum += {{ read("y", "g") }} * {{ read("x", "at") }};
+                        }
+                    }
+                }
+            }
+            out[(((o * p.channels + channel) * p.win_d + kz) * p.win_h + h) * p.win_w + k] = sum;
         }
     }
 {% endfor %}

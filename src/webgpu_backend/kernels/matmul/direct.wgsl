@@ -180,6 +180,9 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     }
 {% endif %}
     let base = p.o_o + ob * p.o_b + ib * p.o_i + split * p.o_s;
+{% if repairs %}
+    var spoilt = 0u;
+{% endif %}
     // A loop, because a call per row is most of what a software driver would compile.
 {% if wide %}
     var results = array<{{ type }}, {{ rows * cols }}>(
@@ -190,6 +193,9 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     );
     for (var r = 0u; r < {{ rows * cols // 4 }}u; r++) {
         let e = r * 4u;
+{% if repairs %}
+        spoilt |= select(0u, 1u << r, {{ type }}_isnan(results[e] + results[e + 1u] + results[e + 2u] + results[e + 3u]));
+{% endif %}
         store(results[e], results[e + 1u], results[e + 2u], results[e + 3u], m0 + r / {{ cols // 4 }}u, n0 + 4u * (r % {{ cols // 4 }}u), base, ob, ib);
     }
 {% else %}
@@ -201,7 +207,22 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     );
     for (var r = 0u; r < {{ rows * cols // 4 }}u; r++) {
         let v = results[r];
+{% if repairs %}
+        spoilt |= select(0u, 1u << r, f32_isnan(v.x + v.y + v.z + v.w));
+{% endif %}
         store(v.x, v.y, v.z, v.w, m0 + r / {{ cols // 4 }}u, n0 + 4u * (r % {{ cols // 4 }}u), base, ob, ib);
+    }
+{% endif %}
+{% if repairs %}
+    while (spoilt != 0u) {
+        let r = firstTrailingBit(spoilt);
+        spoilt &= spoilt - 1u;
+        let m = m0 + r / {{ cols // 4 }}u;
+        let n = n0 + 4u * (r % {{ cols // 4 }}u);
+        if (m < p.m && n < p.n) {
+            let v = again(m, n, ob, {{ "vec2<u32>(first, last)" if summed else "vec2<u32>(ib, ib + 1u)" }}, k_first, k_last);
+            store(v.x, v.y, v.z, v.w, m, n, base, ob, ib);
+        }
     }
 {% endif %}
 }

@@ -35,6 +35,7 @@ WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without
 # The same where no cost is known: workgroups (gpu) or threads (cpu).
 SPLIT = {"gpu": (128, 256), "cpu": (32, 2048)}
 MAX_STEPS = 50000  # loop iterations per thread: one software driver stops at 65,535
+MAX_AGAIN = 30000  # of those, for sums of a convolution that are done again
 NARROW = 1.25  # what reading numbers of two bytes adds to the time of a tile
 
 SUMS = {"f32": FLOAT32, "i32": INT32, "i64": INT64, "n64": INT64, "c64": COMPLEX64, "c128": COMPLEX128, "f64": FLOAT64}
@@ -124,6 +125,7 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
         q.a.dtype, q.b.dtype, target.dtype, q.c.dtype if q.c and epilogue != "none" else None,
         a_class, b_class, store, epilogue, q.act if epilogue != "none" else "",
         (_power(q.m), lay) if vector else tile, q.summed, bool(q.gather and q.gather.flat),
+        q.gather is not None and carry in ("f32", "f64"),
         not vector and tile.bk and _whole(q, tile, splits, chunk),
         q.blocks and Blocks(q.blocks.format, q.blocks.dtype), caps,
     )  # fmt: skip
@@ -198,7 +200,8 @@ def _splits(q: Product, parts: int, groups: int, fill: tuple[int, int]) -> tuple
     if not parts:
         enough, least = fill
         parts = max(1, min(-(-enough // groups), length // max(1, least // weight)))
-    most = max(1, MAX_STEPS * 2 // weight)  # a thread may step by single elements at the end of each row of k
+    # A thread may step by single elements at the end of each row of k.
+    most = max(1, (MAX_STEPS * 2 - (MAX_AGAIN if q.gather else 0)) // weight)
     parts = max(parts, -(-length // most))
     chunk = max(1, -(-length // parts))
     if not q.summed:
@@ -230,6 +233,7 @@ def _program(
     tile,
     summed,
     flat,
+    repairs,
     whole,
     blocks,
     caps,
@@ -254,6 +258,7 @@ def _program(
         tag = f"v{rows}"
     else:
         names = dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"), gather=gather, flat=flat)
+        names |= dict(repairs=repairs, turns=MAX_AGAIN if caps.kind == "cpu" else 0)
         names |= dict(whole=whole, halving=[tile.slices >> i for i in range(1, tile.slices.bit_length())])
         tag = f"{tile.bm}x{tile.bn}" + (f"x{tile.slices}" if tile.slices > 1 else "")
     if blocks:

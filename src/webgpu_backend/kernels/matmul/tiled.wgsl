@@ -7,6 +7,7 @@
 {% include "quantized/codes.wgsl" %}
 {% endif %}
 {% set xyzw = "xyzw" %}
+{% set parts = "vec2<u32>(first, last)" if summed else "vec2<u32>(ib, ib + 1u)" %}
 {% set nty, ntx = t.bm // t.tm, t.bn // t.tn %}
 {% set threads = nty * ntx %}
 {% set a4, b4 = t.bm // 4, t.bn // 4 %}
@@ -271,9 +272,30 @@ fn main(@builtin(local_invocation_index) {{ "local" if t.slices > 1 else "lid" }
     }
 {% endif %}
     let base = p.o_o + ob * p.o_b + ib * p.o_i + split * p.o_s;
+{% if repairs %}
+    var spoilt = 0u;
+{% for i in range(t.tm) %}
+{% for h in range(t.tn // 4) %}
+    spoilt |= select(0u, {{ 2 ** (i * (t.tn // 4) + h) }}u, f32_isnan(c{{ i }}_{{ h }}.x + c{{ i }}_{{ h }}.y + c{{ i }}_{{ h }}.z + c{{ i }}_{{ h }}.w));
+{% endfor %}
+{% endfor %}
+{% endif %}
 {% for i in range(t.tm) %}
 {% for h in range(t.tn // 4) %}
     store({% for j in range(4) %}c{{ i }}_{{ h }}.{{ xyzw[j] }}, {% endfor %}m0 + {{ (i // 4) * nty * 4 + i % 4 }}u + ty * 4u, n0 + {{ h * ntx * 4 }}u + tx * 4u, base, ob, ib);
 {% endfor %}
 {% endfor %}
+{% if repairs %}
+    // After the stores, where nothing of the product is kept any more.
+    while (spoilt != 0u) {
+        let r = firstTrailingBit(spoilt);
+        spoilt &= spoilt - 1u;
+        let m = m0 + r / {{ t.tn }}u * {{ nty * 4 }}u + r / {{ t.tn // 4 }}u % 4u + ty * 4u;
+        let n = n0 + r % {{ t.tn // 4 }}u * {{ ntx * 4 }}u + tx * 4u;
+        if (m < p.m && n < p.n) {
+            let v = again(m, n, ob, {{ parts }}, {{ "split * p.chunk, k_end" if t.slices > 1 and not summed else "k_first, k_last" }});
+            store(v.x, v.y, v.z, v.w, m, n, base, ob, ib);
+        }
+    }
+{% endif %}
 }
