@@ -1,5 +1,5 @@
 // float64 on adapters with shader-f64 and shader-int64. Built-in f64 exp, log and sin are garbage on one driver, while
-// + - * / sqrt and rounding are right: everything here is made of those and of the bits, to within 2 units in the last
+// + - * / sqrt, floor and ceil are right: everything here is made of those and of the bits, to within 2 units in the last
 // place. Compilers may contract a*b+c, factor sums and cancel (a+b)-a: where an exact remainder is needed the high part
 // goes through a bit mask, as in math_f32.wgsl, and what is left of it through `f64_hold`. Names ending in h have 26 bits,
 // so that products of two of them are exact.
@@ -64,12 +64,26 @@ fn f64_copysign(x: f64, s: f64) -> f64 {
   return bitcast<f64>(f64_magnitude_bits(x) | (bitcast<u64>(s) & 0x8000000000000000lu));
 }
 
+// Without its bits below 1. The built-in trunc and round of f64 are f32's on llvmpipe where vectors of eight f64 are no
+// registers of the processor's (AVX2 without AVX-512, Mesa 22.3): 1.5 was rounded to 1.
+fn f64_trunc(x: f64) -> f64 {
+  let bits = bitcast<u64>(x);
+  let e = clamp(i32(u32(bits >> 52u) & 0x7ffu) - 1023, -1, 52);
+  let kept = select(0xfffffffffffffffflu << u32(52 - max(e, 0)), 0x8000000000000000lu, e < 0);
+  return bitcast<f64>(bits & kept);
+}
+
+// To the nearest, halves to the even one.
 fn f64_round(x: f64) -> f64 {
-  return round(x);
+  let low = f64_trunc(x);
+  let d = abs(x - low);
+  let half = 0.5lf * low;
+  let away = d > 0.5lf || (d == 0.5lf && f64_trunc(half) != half);
+  return select(low, low + f64_copysign(1.0lf, x), away);
 }
 
 fn f64_frac(x: f64) -> f64 {
-  return x - trunc(x);
+  return x - f64_trunc(x);
 }
 
 fn f64_sqrt(x: f64) -> f64 {
@@ -138,7 +152,7 @@ fn f64_exp_poly(r: f64) -> f64 {
 // e^(h + l) 2^k for |l| far below |h|: the sum's rounding error is never made.
 fn f64_exp_sum(h: f64, l: f64, k: i32) -> f64 {
   let c = select(select(h, 1500.0lf, h > 1500.0lf), -1500.0lf, h < -1500.0lf);
-  let n = round(c * 1.4426950408889634lf);
+  let n = f64_round(c * 1.4426950408889634lf);
   let first = c - n * 0.6931471803691238lf;
   let rest = l - n * 1.9082149292705877e-10lf;
   let r = first + rest;
@@ -156,7 +170,7 @@ fn f64_exp(x: f64) -> f64 {
 
 fn f64_exp2(x: f64) -> f64 {
   let c = select(select(x, 1100.0lf, x > 1100.0lf), -1100.0lf, x < -1100.0lf);
-  let n = round(c);
+  let n = f64_round(c);
   let r = c - n;
   let h = f64_head(r);
   let y = f64_exp_sum(h * 0.6931471675634384lf, h * 1.2996506893889889e-08lf + (r - h) * 0.6931471805599453lf, i32(n));
@@ -171,7 +185,7 @@ fn f64_expm1(x: f64) -> f64 {
     return f64_exp(x);
   }
   let c = select(x, -100.0lf, x < -100.0lf);
-  let n = round(c * 1.4426950408889634lf);
+  let n = f64_round(c * 1.4426950408889634lf);
   let first = c - n * 0.6931471803691238lf;
   let rest = -n * 1.9082149292705877e-10lf;
   let r = first + rest;

@@ -228,7 +228,7 @@ fn f64_lgamma(x: f64) -> f64 {
   if (f64_isnan(x)) {
     return x;
   }
-  if (f64_isinf(x) || a == 0.0lf || (x < 0.0lf && trunc(x) == x)) {
+  if (f64_isinf(x) || a == 0.0lf || (x < 0.0lf && f64_trunc(x) == x)) {
     return f64_inf();
   }
   if (x > 0.0lf) {
@@ -304,7 +304,7 @@ fn f64_digamma(x: f64) -> f64 {
   if (x > 0.0lf) {
     return f64_digamma_positive(x);
   }
-  if (trunc(x) == x) {
+  if (f64_trunc(x) == x) {
     return f64_nan();
   }
   return f64_digamma_positive(1.0lf - x) - 3.141592653589793lf * f64_cospi(x) / f64_sinpi(x);
@@ -315,7 +315,7 @@ fn f64_trigamma(x: f64) -> f64 {
     return f64_nan();
   }
   let flip = x < 0.5lf;
-  if (flip && trunc(x) == x) {
+  if (flip && f64_trunc(x) == x) {
     return f64_inf();
   }
   var y = select(x, 1.0lf - x, flip);

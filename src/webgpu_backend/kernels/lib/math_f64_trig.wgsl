@@ -104,7 +104,7 @@ fn f64_trig_reduce(x: f64) -> vec3<f64> {
   if (abs(x) >= 4194304.0lf) {
     return f64_trig_reduce_large(x);
   }
-  let q = round(x * 0.6366197723675814lf);
+  let q = f64_round(x * 0.6366197723675814lf);
   let a = x - q * 1.570796325802803lf;
   let b = q * 9.920935791635221e-10lf;
   let c = q * 5.17018297889025e-19lf;
@@ -207,7 +207,7 @@ fn f64_tan(x: f64) -> f64 {
 
 // x = (q + r) / 2 and h + l = pi r / 2: exact for every x, unlike a reduction of pi x.
 fn f64_pi_reduce(x: f64) -> vec3<f64> {
-  let q = round(x * 2.0lf);
+  let q = f64_round(x * 2.0lf);
   let r = x - 0.5lf * q;
   let rh = f64_head(r);
   let product = rh * 3.1415926218032837lf;

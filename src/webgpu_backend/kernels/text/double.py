@@ -11,6 +11,7 @@ _NAMES = (
     (re.compile(r"\bF32_"), "F64_"),
     (re.compile(r"\bc64_"), "c128_"),
     (re.compile(r"\bC64_"), "C128_"),
+    (re.compile(r"\b(round|trunc)\("), r"f64_\1("),  # whose built-ins are f32's on one driver: math_f64.wgsl
 )
 _LITERAL = re.compile(r"(?<![\w.])(0x1p[-+]?\d+|\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)f?(?![\w.])")
 

@@ -46,7 +46,7 @@ _BOOL_OPERATORS = {"max": "||", "min": "&&"}
 # Exact built-ins. Others have a library function because drivers disagree about them.
 _BUILTINS = {
     "f32": {"abs", "floor", "ceil", "trunc", "sqrt", "round", "fma"},
-    "f64": {"abs", "floor", "ceil", "trunc", "sqrt"},
+    "f64": {"abs", "floor", "ceil", "sqrt"},
     "i32": {"abs", "min", "max"},
     "u32": {"min", "max"},
     "n64": {"abs", "min", "max"},

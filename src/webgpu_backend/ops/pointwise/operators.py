@@ -327,8 +327,8 @@ for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh
 
 # selection, bounds and mixing
 ternary("where", "where(a, b, c)", types={"a": "bool"}, admit=_condition)
-ternary("addcmul", "a + b * c * value", scalars=("value",), autocast="widest")
-ternary("addcdiv", "a + b / c * value", scalars=("value",), admit=_no_whole_quotient, autocast="widest")
+ternary("addcmul", "a + value * b * c", scalars=("value",), autocast="widest")
+ternary("addcdiv", "a + value * b / c", scalars=("value",), admit=_no_whole_quotient, autocast="widest")
 ternary("lerp", "where(abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c))", admit=_lerp_dtypes)
 binary("clamp_min", "max(a, b)", checked=True)
 binary("clamp_max", "min(a, b)", checked=True)
