@@ -1,14 +1,17 @@
 """PyTorch's own device-generic tests on this device: one of its test files, or a fixed sample of it, in this process.
 
-    python -m tests.torch_suite FOLDER FILE [--every 20] [--seconds 60] [--json OUT]
+    python -m tests.torch_suite FOLDER FILE [--every 20] [--residue 0] [--seconds 60] [--json OUT]
 
 FOLDER is `test/` of a checkout of PyTorch at the tag of the installed torch; nothing of it is kept here. `--every k`
-takes the tests whose names' checksums are divisible by k, the same ones everywhere. Kernels are waited for
+takes the tests whose names' checksums are divisible by k, the same ones everywhere; `--residue r` those that leave r,
+none of which is in a sample of another remainder. They run in the order of their checksums, so that those within
+`--seconds` are of all kinds. What fails is printed as it does. Kernels are waited for
 (WEBGPU_BLOCKING), so that an error is raised where the test expects it. What does not pass has its reason in
 `torch_gaps`.
 """
 
 import argparse
+import collections
 import importlib.util
 import json
 import os
@@ -66,13 +69,14 @@ def name_of(test: unittest.TestCase) -> str:
     return f"{cls}.{re.sub('_(privateuse1|webgpu)(?=_|$)', '_DEV', test._testMethodName)}"
 
 
-def chosen(module, every: int) -> list[unittest.TestCase]:
+def chosen(module, every: int, residue: int = 0) -> list[unittest.TestCase]:
     found = []
     for cls in list(vars(module).values()):
         if isinstance(cls, type) and issubclass(cls, unittest.TestCase) and hasattr(cls, "device_type"):
             if cls.__name__.upper().endswith(("PRIVATEUSE1", "WEBGPU")):
                 found += [cls(name) for name in unittest.defaultTestLoader.getTestCaseNames(cls)]
-    return sorted([t for t in found if zlib.crc32(name_of(t).encode()) % every == 0], key=name_of)
+    sums = {t: zlib.crc32(name_of(t).encode()) for t in found}
+    return sorted([t for t in found if sums[t] % every == residue], key=sums.get)
 
 
 def excused(name: str) -> str | None:
@@ -95,14 +99,15 @@ def excused(name: str) -> str | None:
 
 
 class Outcome(unittest.TestResult):
-    def __init__(self):
+    def __init__(self, most: int = MOST_SECONDS):
         super().__init__()
+        self.most = most
         self.told: dict[str, list] = {}
 
     def startTest(self, test):
         super().startTest(test)
         self.told[name_of(test)] = ["passed", ""]
-        signal.alarm(MOST_SECONDS)
+        signal.alarm(self.most)
 
     def stopTest(self, test):
         signal.alarm(0)
@@ -132,35 +137,45 @@ class Outcome(unittest.TestResult):
         self._note(test, "passed", "though torch expects a failure")
 
 
+def _short(message: str) -> str:
+    """Without torch's hint how to run its test."""
+    return message.partition("\n\nTo execute this test")[0]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("file")
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--residue", type=int, default=0, help="the remainder of the checksums, below EVERY")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--most", type=int, default=MOST_SECONDS, help="seconds for one test")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     target = given.json and given.json.absolute()
     from tests import torch_gaps
 
     signal.signal(signal.SIGALRM, _alarm)
-    tests = chosen(load(given.folder.absolute(), given.file), given.every)
-    result, start = Outcome(), time.time()
+    tests = chosen(load(given.folder.absolute(), given.file), given.every, given.residue)
+    result, start = Outcome(given.most), time.time()
+    unknown, kinds = {}, collections.Counter()
     for test in tests:
         if time.time() - start > given.seconds:
             break
         test.run(result)
-    unknown = {}
-    for name, (outcome, why) in result.told.items():
+        name = name_of(test)
+        outcome, why = result.told[name]
         if outcome in ("failed", "slow"):
             reason = torch_gaps.reason(name, why) or excused(name)
-            print(f"{outcome} {name}: {reason or why}")
+            print(f"{outcome} {name}: {reason or _short(why)}", flush=True)
+            kinds[reason.partition(":")[0] if reason else "unknown"] += 1
             if reason is None:
                 unknown[name] = why
     counts = {o: sum(x[0] == o for x in result.told.values()) for o in ("passed", "skipped", "failed", "slow")}
-    print(f"{given.file}: {counts}, {len(unknown)} without a known reason, {time.time() - start:.0f} s")
+    ran = f"{len(result.told)} of {len(tests)}"
+    print(f"{given.file}: {ran}: {counts}, of what failed {dict(kinds)}, {time.time() - start:.0f} s")
     if target:
-        target.write_text(json.dumps({"counts": counts, "unknown": unknown}))
+        target.write_text(json.dumps({"counts": counts, "unknown": unknown, "kinds": kinds, "of": len(tests)}))
 
 
 if __name__ == "__main__":

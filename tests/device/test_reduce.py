@@ -159,6 +159,13 @@ def test_ties_and_nan():
     check(lambda t: t.argmin(), big)
 
 
+@pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan"), complex(1, float("inf"))])
+def test_the_mean_of_complex_infinities_is_a_complex_quotient(number):
+    x = torch.tensor([[1 + 2j, 2 - 3j, 3 + 1j], [1 + 2j, number, 3 + 1j]])
+    for dim in (None, 0, 1):
+        check(lambda t, dim=dim: t.mean(dim), x)
+
+
 def test_empty():
     x = torch.empty(0, 3)
     for f in (torch.sum, torch.mean, torch.prod, torch.any, torch.all, torch.var, torch.count_nonzero):

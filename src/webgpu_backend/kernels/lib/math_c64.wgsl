@@ -43,6 +43,11 @@ fn c64_ratio(x: f32, y: f32) -> f32 {
   return (x * scale) / (y * scale);
 }
 
+// x * ratio of a division: a driver that knows the ratio to be 0 takes infinity times it for 0.
+fn c64_scaled(x: f32, ratio: f32) -> f32 {
+  return select(x * ratio, f32_nan(), ratio == 0.0 && !f32_isfinite(x));
+}
+
 // Smith's scaled division as torch, so that overflow and NaN come at the same operands. torch multiplies by the
 // denominator's inverse; where denormals are flushed that inverse may be 0 for a quotient well in range.
 fn c64_div(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
@@ -57,11 +62,11 @@ fn c64_div(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
   if (c >= d) {
     let ratio = c64_ratio(b.y, b.x);
     let norm = b.x + b.y * ratio;
-    return vec2<f32>(c64_ratio(a.x + a.y * ratio, norm), c64_ratio(a.y - a.x * ratio, norm));
+    return vec2<f32>(c64_ratio(a.x + c64_scaled(a.y, ratio), norm), c64_ratio(a.y - c64_scaled(a.x, ratio), norm));
   }
   let ratio = c64_ratio(b.x, b.y);
   let norm = b.y + b.x * ratio;
-  return vec2<f32>(c64_ratio(a.x * ratio + a.y, norm), c64_ratio(a.y * ratio - a.x, norm));
+  return vec2<f32>(c64_ratio(c64_scaled(a.x, ratio) + a.y, norm), c64_ratio(c64_scaled(a.y, ratio) - a.x, norm));
 }
 
 // x / +0, spelled out because WGSL leaves float division by zero to the implementation.
