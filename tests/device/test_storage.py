@@ -169,3 +169,18 @@ def test_a_lazy_clone_is_a_clone():
     assert (
         y.stride() == x.stride() and x.tolist() == [[0, 3], [1, 4], [2, 5]] and y.tolist() == [[1, 4], [2, 5], [3, 6]]
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.bfloat16, torch.uint8, torch.bool], ids=str)
+def test_a_few_bytes_for_a_gpu_are_a_dispatch_in_order(dtype, adapter_of):
+    """They overtake nothing that is recorded before them, and touch nothing beside them."""
+    adapter_of(kind="gpu")
+    for count in (1, 2, 3, 5, 8, 15):
+        values = (torch.arange(count) % 3 - 1).to(dtype)
+        x, expected = torch.zeros(40, device=D).to(dtype), torch.zeros(40).to(dtype)
+        for at in (0, 8, 24):
+            x[at : at + count].copy_(values)
+            expected[at : at + count].copy_(values)
+            x, expected = x.clone(), expected.clone()
+        assert torch.equal(x.cpu(), expected)
+        assert torch.equal(values.to(D).cpu(), values)

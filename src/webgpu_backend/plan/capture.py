@@ -32,6 +32,7 @@ class Capture:
         self.blocks: list[Block] = []  # all that it binds, or has given to tensors
         self.plan: Plan | None = None
         self.bound: list[Block] = []
+        self.tapes: run.Tapes | None = None
 
     # -- what the region's operators meet
 
@@ -120,6 +121,7 @@ class Capture:
         plan = Plan(tuple([step for step, _ in self.steps]))
         plan.draws = (tuple(self.sources), self.drawn) if self.drawn else None
         self.plan = run.finish(plan, len(self.bound))
+        self.tapes = run.Tapes(plan, len(self.bound))
         self.steps = []
 
     @staticmethod
@@ -133,9 +135,9 @@ class Capture:
             raise RuntimeError("webgpu: replay() of a graph that was not captured")
         if runtime.several:
             with runtime.on(self.gpu.index):
-                run.execute(self.plan, self.bound[:])
+                run.execute(self.plan, self.bound[:], tapes=self.tapes)
         else:
-            run.execute(self.plan, self.bound[:])
+            run.execute(self.plan, self.bound[:], tapes=self.tapes)
 
     def release(self) -> None:
         """Gives back what the capture needed."""
@@ -152,4 +154,4 @@ class Capture:
                 pool.give(block)
             elif block.uid in own:
                 pool.give(block)
-        self.blocks, self.bound, self.plan, self.free = [], [], None, {}
+        self.blocks, self.bound, self.plan, self.tapes, self.free = [], [], None, None, {}

@@ -151,9 +151,51 @@ def params_of(step: Step) -> bytes:
     return step.turned if _way else step.params
 
 
-def execute(plan: Plan, bound: list, tensors=(), numbers: bytes = b"", draws: tuple = ()):
+class Tapes:
+    """A plan's steps as they were recorded over some buffers, for runs that have the same ones again. Those of its
+    arguments are always the same; which others a run has follows from what is free, so that few are seen."""
+
+    MOST = 8
+    __slots__ = ("found", "arguments", "turns")
+
+    def __init__(self, plan: Plan, arguments: int):
+        self.found: dict = {}  # None: seen once
+        self.arguments = arguments
+        self.turns = len([step for step in plan.steps if step.turned is not None]) & 1
+
+    def run(self, plan: Plan, bound: list) -> None:
+        """Does the steps of the plan, whose buffers these are."""
+        global _way
+        if planning is not None or env.BLOCKING:
+            _record_steps(plan, bound)
+            return
+        key = (_way, *bound[self.arguments :])
+        found, queue = self.found.get(key), gpu().queue
+        if found is not None and queue.replay(found):
+            _way ^= self.turns
+            return
+        dispatches = _record_steps(plan, bound)
+        if key in self.found:
+            self.found[key] = queue.tape_of(dispatches)
+        else:
+            if len(self.found) >= self.MOST:
+                self.found.clear()
+            self.found[key] = None
+
+
+def _record_steps(plan: Plan, bound: list) -> list[tuple[Step, tuple, bytes]]:
+    """Records the steps one by one; returns what was recorded."""
+    dispatches = []
+    for step, pick in plan.picks:
+        dispatches.append((step, pick(bound), params_of(step)))
+        record(*dispatches[-1])
+    return dispatches
+
+
+def execute(plan: Plan, bound: list, tensors=(), numbers: bytes = b"", draws: tuple = (), tapes: Tapes | None = None):
     """Runs a plan: `bound` are the buffers of `tensors`, to which the plan's own are added; `numbers` follow the
-    parameters of its steps, `draws` are places in random streams that the call brings along."""
+    parameters of its steps, `draws` are places in random streams that the call brings along, `tapes` are for runs over
+    these very buffers."""
     made = []
     for meta in plan.outputs:
         tensor, block = make(meta)
@@ -165,6 +207,8 @@ def execute(plan: Plan, bound: list, tensors=(), numbers: bytes = b"", draws: tu
         raise BindingTooLarge("an argument that is written")  # before anything is
     if plan.draws is not None:
         _execute_drawn(plan, bound, draws)
+    elif tapes is not None:
+        tapes.run(plan, bound)
     elif numbers:
         for step, pick in plan.picks:
             record(step, pick(bound), params_of(step) + numbers)

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ..program import Caps, Program, Step, Window
-from . import budget, faults, refusal, transfer
+from . import binding, budget, faults, refusal, tape, transfer
 from .blocks import Block, unbroken
 from .buffers import USAGE, Pool
 from .clock import Clock
@@ -96,6 +96,7 @@ class Queue:
         self.clock: Clock | None = None
         self.dead: str | None = None
         self.bind_groups = 0
+        self.epoch = 0  # moves when a bind group or a pipeline is gone
         self.most_groups = budget.bind_groups(caps.kind)
         self._offset = ffi.new("uint32_t[1]")
         self._command = ffi.new("WGPUCommandBuffer[1]")
@@ -154,7 +155,7 @@ class Queue:
                     if self.clock is not None:
                         self._end_pass()  # a pass of its own for each dispatch that is timed
                 if count >= self.limit:
-                    self.limit = min(count + (self.more or count), LARGEST_BATCH)
+                    self.grow()
                     self.flush()
                 elif x * y * z >= self.large:
                     self.large, self.limit, self.more = _NEVER, LARGE_BATCH, LARGE_MORE
@@ -168,6 +169,8 @@ class Queue:
                 self.pass_ = self.bound = None
                 self._ring_used = min(self._ring_used, self.count * RING_SLOT)
                 raise
+
+    tape_of, replay = tape.tape_of, tape.replay
 
     def record_and_wait(self, step: Step, buffers: tuple, params: bytes) -> None:
         """As record; what is wrong is raised here (WEBGPU_BLOCKING)."""
@@ -203,9 +206,13 @@ class Queue:
         self._copy(*buffers, *step.moved)
         self.count += 1
         if self.count >= self.limit:
-            self.limit = min(2 * self.count, LARGEST_BATCH)
+            self.grow()
             self.flush()
         return True
+
+    def grow(self) -> None:
+        """The next batch may have more dispatches than this one."""
+        self.limit = min(self.count + (self.more or self.count), LARGEST_BATCH)
 
     def _prepare(self, step: Step, buffers: tuple):
         """What record looks up: compiles and binds what is new."""
@@ -228,6 +235,7 @@ class Queue:
         """Some are about to be released: what is recorded is submitted, which keeps them alive until it is done."""
         self.flush()
         self.compiled.clear()
+        self.epoch += 1
 
     @property
     def dispatches(self) -> int:
@@ -288,7 +296,9 @@ class Queue:
         size = len(self._ring)
         usage = lib.WGPUBufferUsage_Uniform | lib.WGPUBufferUsage_CopyDst
         self._ring_block = Block(self.pool.create_buffer(size, usage), size)
-        self._ring_group = self._create_group(self.pipelines.params_layout, (Window(self._ring_block, 0, RING_SLOT),))
+        self._ring_group = binding.create_group(
+            self.device, self.pipelines.params_layout, (Window(self._ring_block, 0, RING_SLOT),)
+        )
 
     def fault_words(self) -> Block:
         """What kernels report bad indices in."""
@@ -314,43 +324,17 @@ class Queue:
                     f"{pipeline.name}: a tensor of {buffer.size} bytes does not fit one binding "
                     f"(the adapter's limit is {limit} bytes)"
                 )
-        self._check_aliases(pipeline, refusal.blocks_of(buffers))
+        binding.check_aliases(pipeline, refusal.blocks_of(buffers))
         if self.bind_groups >= self.most_groups:
             self._drop_groups(lambda key: True)
         bound = (*buffers, self.fault_words()) if pipeline.guarded else buffers
-        group = pipeline.groups[buffers] = self._create_group(pipeline.layout.handle, bound)
+        group = pipeline.groups[buffers] = binding.create_group(self.device, pipeline.layout.handle, bound)
         self.bind_groups += 1
         self.bind_groups_created += 1
         return group
 
-    def _check_aliases(self, pipeline: Pipeline, blocks: list[Block]) -> None:
-        """A dispatch that reads and writes one buffer by two bindings would be refused, with all that is recorded."""
-        if len(set(blocks)) == len(blocks):
-            return
-        access = pipeline.program.access
-        written = {b for b, a in zip(blocks, access) if a == "w"}
-        if any(a == "r" and b in written for b, a in zip(blocks, access)):
-            raise DeviceError(f"{pipeline.name}: one tensor would be read and written by two bindings of a kernel")
-
-    def _create_group(self, layout, buffers: tuple):
-        entries = ffi.new("WGPUBindGroupEntry[]", len(buffers))
-        for i, buffer in enumerate(buffers):
-            entry = entries[i]
-            entry.binding = i
-            entry.size = buffer.size
-            if type(buffer) is Window:
-                entry.offset = buffer.offset
-                buffer = buffer.block
-            if buffer.handle is None:
-                raise NoBuffer("a buffer of a plan in the making was used outside it")
-            entry.buffer = buffer.handle
-        descriptor = ffi.new(
-            "WGPUBindGroupDescriptor *", {"layout": layout, "entryCount": len(buffers), "entries": entries}
-        )
-        with checked("bind group"):
-            return lib.wgpuDeviceCreateBindGroup(self.device, descriptor)
-
     def _drop_groups(self, doomed) -> None:
+        self.epoch += 1
         for layout in self.pipelines.layouts.values():
             for key in [k for k in layout.groups if doomed(k)]:
                 lib.wgpuBindGroupRelease(layout.groups.pop(key))
@@ -479,7 +463,8 @@ class Queue:
         """Host memory to a block, after everything recorded so far; offset and nbytes are multiples of four.
 
         `write_buffer` runs before commands that are recorded but not submitted: it is used as it is where none of
-        those touches the block; a small write is staged inside the batch; a large one flushes first.
+        those touches the block; a small write is staged inside the batch; a large one flushes first. A few bytes for a
+        GPU are a dispatch.
         """
         with self.lock:
             if self.dead:
@@ -487,6 +472,10 @@ class Queue:
             if block.lost:
                 raise DeviceError(block.lost)
             self.bytes_uploaded += nbytes
+            if transfer.fits_parameters(self.caps, block, nbytes):
+                step, params = transfer.stored(offset, bytes(ffi.buffer(ffi.cast("char *", pointer), nbytes)))
+                self.record(step, (block,), params)
+                return
             if self.encoder is None:
                 self.flush()  # a batch that was closed before an interrupt is not overtaken
             if self.encoder is not None and self._is_used(block):

@@ -1,0 +1,241 @@
+"""Dispatches that are encoded again as they are: as right as when they were recorded one by one."""
+
+import platform
+import signal
+import sys
+
+import pytest
+import torch
+
+import webgpu_backend
+from webgpu_backend.plan import run
+from webgpu_backend.runtime import loop, tape
+from webgpu_backend.runtime.gpu import gpu
+from webgpu_backend.runtime.native import ffi
+
+D = "webgpu"
+STEPS = 24
+
+
+@pytest.fixture(params=["machine code", "Python"])
+def way(request, monkeypatch):
+    """Both ways to make the calls."""
+    if request.param == "Python":
+        monkeypatch.setattr(loop, "_loop", None)
+    elif loop._loop is None:
+        assert not (sys.platform == "linux" and platform.machine() == "x86_64")
+        pytest.skip("no machine code is known for this system")
+    return request.param
+
+
+@pytest.fixture
+def replays(monkeypatch):
+    """Counts tapes that were encoded."""
+    found = []
+
+    def counted(tape_):
+        found.append(tape.replay(gpu().queue, tape_))
+        return found[-1]
+
+    monkeypatch.setattr(gpu().queue, "replay", counted)
+    return found
+
+
+def region(x, y):
+    """As many dispatches as there are steps; x becomes x + y + 1 so many times."""
+    for _ in range(STEPS // 2):
+        x.add_(y)
+        x.add_(1)
+
+
+def captured(f):
+    graph = torch.webgpu.WebGPUGraph()
+    with torch.webgpu.graph(graph):
+        f()
+    return graph
+
+
+needs_immediates = pytest.mark.skipif("gpu().caps.immediate_bytes == 0", reason="parameters lie in a ring")
+
+
+@needs_immediates
+def test_a_region_is_encoded_from_the_third_time_on(way, replays):
+    x, y = torch.zeros(37, device=D), torch.arange(37.0).to(D)
+    graph = captured(lambda: region(x, y))
+    before = webgpu_backend.stats()["dispatches"]
+    for _ in range(6):
+        graph.replay()
+    assert replays == [True] * 4
+    assert webgpu_backend.stats()["dispatches"] - before == 6 * STEPS
+    assert x.tolist() == [(i + 1) * 6 * STEPS / 2 for i in range(37)]
+    y.fill_(2)
+    graph.replay()
+    assert x.tolist() == [(i + 1) * 6 * STEPS / 2 + 3 * STEPS / 2 for i in range(37)]
+
+
+@needs_immediates
+def test_more_dispatches_than_a_batch_has(way, replays):
+    x, y = torch.zeros(5, device=D), torch.ones(5, device=D)
+    graph = captured(lambda: [region(x, y) for _ in range(20)])
+    for _ in range(4):
+        graph.replay()
+    assert replays == [True] * 2
+    assert x.tolist() == [4.0 * 20 * STEPS] * 5
+
+
+@needs_immediates
+def test_calls_before_and_after_have_their_own_parameters(way, replays):
+    x, y = torch.zeros(5, device=D), torch.ones(5, device=D)
+    graph = captured(lambda: region(x, y))
+    for i in range(5):
+        x.add_(i)
+        graph.replay()
+        x.add_(10 * i)
+    assert len(replays) == 3 and x.tolist() == [110.0 + 5 * STEPS] * 5
+
+
+@needs_immediates
+def test_a_graph_is_encoded_over_the_buffers_it_has(replays):
+    f = torch.compile(lambda x, w: torch.softmax(x @ w, -1).cumsum(-1) @ w.t(), dynamic=False)
+    w = torch.randn(33, 65)
+    for _ in range(8):
+        x = torch.randn(9, 33)
+        inputs = [t.to(D) for t in (x, w)]
+        torch.testing.assert_close(f(*inputs).cpu(), torch.softmax(x @ w, -1).cumsum(-1) @ w.t())
+    assert any(replays)
+
+
+@needs_immediates
+def test_a_tape_ends_with_its_bind_groups(replays):
+    x, y = torch.zeros(5, device=D), torch.ones(5, device=D)
+    graph = captured(lambda: region(x, y))
+    for _ in range(3):
+        graph.replay()
+    gpu().queue._drop_groups(lambda key: True)
+    for _ in range(3):
+        graph.replay()
+    assert replays == [True, False, True, True]
+    assert x.tolist() == [6.0 * STEPS] * 5
+
+
+@needs_immediates
+def test_pipelines_that_were_released_are_compiled_again(replays):
+    x, y = torch.zeros(5, device=D), torch.ones(5, device=D)
+    graph = captured(lambda: region(x, y))
+    for _ in range(3):
+        graph.replay()
+    pipelines = gpu().queue.pipelines
+    pipelines._release_earlier()
+    pipelines._release_earlier()
+    for _ in range(3):
+        graph.replay()
+    assert replays == [True, False, True, True]
+    assert x.tolist() == [6.0 * STEPS] * 5
+
+
+@needs_immediates
+def test_who_watches_the_queue_sees_each_dispatch(monkeypatch, replays):
+    x, y = torch.zeros(5, device=D), torch.ones(5, device=D)
+    graph = captured(lambda: region(x, y))
+    for _ in range(3):
+        graph.replay()
+    monkeypatch.setattr(gpu().queue, "recording", [])
+    graph.replay()
+    assert len(gpu().queue.recording) == STEPS and replays == [True, False]
+
+
+@needs_immediates
+def test_a_bad_index_is_told_of_every_time(replays):
+    x, index = torch.arange(6.0).to(D), torch.tensor([0, 5], device=D)
+    out = torch.zeros(2, device=D)
+    graph = captured(lambda: [out.copy_(x[index]) for _ in range(4)])
+    for _ in range(4):
+        graph.replay()
+    torch.webgpu.synchronize()
+    index.fill_(6)
+    for _ in range(2):
+        graph.replay()
+        with pytest.raises(IndexError, match="index 6 is out of bounds"):
+            torch.webgpu.synchronize()
+    index.fill_(2)
+    graph.replay()
+    assert all(replays) and out.tolist() == [2.0, 2.0]
+
+
+@needs_immediates
+def test_an_interrupted_replay_loses_nothing(replays):
+    """What is counted is computed, once."""
+    x, y = torch.zeros(5, device=D), torch.ones(5, device=D)
+    graph = captured(lambda: region(x, y))
+    counted = webgpu_backend.stats()["dispatches"]
+
+    def stop(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for turn in range(120):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 + turn * 5e-6)
+                for _ in range(50):
+                    graph.replay()
+                torch.webgpu.synchronize()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except TimeoutError:
+                pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    counted = webgpu_backend.stats()["dispatches"] - counted
+    assert x.tolist() == [counted] * 5 and counted > STEPS and any(replays)
+
+
+def test_the_loop_makes_the_calls_of_python(monkeypatch):
+    """With functions that write down how they are called."""
+    if loop._loop is None:
+        pytest.skip("no machine code is known for this system")
+    told: list = []
+
+    def number(value):
+        return int(ffi.cast("uintptr_t", value))
+
+    kinds = (
+        ("void(void *, void *)", lambda e, p: told.append(("pipeline", number(e), number(p)))),
+        (
+            "void(void *, uint32_t, void *, size_t, uint32_t *)",
+            lambda e, i, g, n, o: told.append(("group", number(e), i, number(g), n, number(o))),
+        ),
+        (
+            "void(void *, uint32_t, void *, size_t)",
+            lambda e, at, p, n: told.append(("immediates", number(e), at, bytes(ffi.buffer(p, n)))),
+        ),
+        (
+            "void(void *, uint32_t, uint32_t, uint32_t)",
+            lambda e, x, y, z: told.append(("dispatch", number(e), x, y, z)),
+        ),
+    )
+    calls = [ffi.callback(kind, function) for kind, function in kinds]
+    monkeypatch.setattr(loop, "_CALLS", calls)
+    monkeypatch.setattr(loop, "_calls", ffi.new("void *[]", [ffi.cast("void *", c) for c in calls]))
+    encoder = ffi.cast("void *", 0x7FFF_1234_5678)
+    dispatches = [
+        (ffi.cast("void *", (1 << 47) + i), ffi.cast("void *", (1 << 46) + i), b"abcdefgh" * i, (i, 65535, 2**32 - 1))
+        for i in range(5)
+    ]
+    entries = loop.Entries(dispatches)
+    entries.encode(encoder, 0, 5)
+    entries.encode(encoder, 3, 0)
+    entries.encode(encoder, 3, 1)
+    by_machine, told[:] = list(told), []
+    entries.memory = None
+    entries.encode(encoder, 0, 5)
+    entries.encode(encoder, 3, 0)
+    entries.encode(encoder, 3, 1)
+    assert by_machine == told and len(told) == 5 * 4 - 1 + 4
+
+
+def test_tapes_are_few(monkeypatch):
+    tapes = run.Tapes(run.Plan(()), 0)
+    for i in range(100):
+        tapes.run(run.Plan(()), [i])
+    assert len(tapes.found) <= tapes.MOST
