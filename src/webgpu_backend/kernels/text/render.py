@@ -12,6 +12,7 @@ from ...program import Caps, Program
 from ..layout import GROUPS, WORKGROUP
 from . import library
 from .double import double_text
+from .kept import kept
 
 Binding = tuple[str, str, str]  # a buffer: its name, `read` or `read_write`, and the type of its elements' array
 
@@ -26,14 +27,8 @@ class _Loader(BaseLoader):
 
 @cache
 def _environment() -> Environment:
-    return Environment(
-        loader=_Loader(),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        line_statement_prefix="//%",
-    )
+    settings = dict(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, line_statement_prefix="//%")
+    return Environment(loader=_Loader(), undefined=StrictUndefined, bytecode_cache=kept(repr(settings)), **settings)
 
 
 def render_program(

@@ -56,10 +56,11 @@ class Compiled:
         return tuple(places)
 
 
-def planned(call: Callable, mutated: tuple, uploads: tuple, constants: Callable[[], list]) -> Callable:
+def planned(call: Callable, mutated: tuple, uploads: tuple, moved: tuple, constants: Callable[[], list]) -> Callable:
     """The generated function, which takes its arguments in a list and empties it, from plans. It writes to the
-    arguments that are `mutated`, takes `uploads` from the host, and reads `constants`, which it has when it is called
-    first."""
+    arguments that are `mutated`, takes `uploads` from the host, as kernels read them, and those that it only copies
+    to the device (`moved`) as they are, since a plan has no tensors of the host. It reads `constants`, which it has
+    when it is called first."""
     run = planned_graph(lambda *args: call(list(args)), mutated)
     fixed: list | None = None
 
@@ -69,6 +70,8 @@ def planned(call: Callable, mutated: tuple, uploads: tuple, constants: Callable[
             fixed = [constant(lambda c=c: c) for c in constants() if T.is_ours(c) and c.numel()]
         for i in uploads:
             args[i] = args[i].to(_UPLOADED.get(args[i].dtype, args[i].dtype)).to(T.here())
+        for i in moved:
+            args[i] = args[i].to(T.here())
         given = tuple(args)
         args.clear()
         return run(*given)

@@ -83,6 +83,7 @@ class Wrapper(PythonWrapperCodegen):
     def __init__(self):
         super().__init__()
         self.uploads: set[str] = set()  # arguments that are tensors of the CPU, and that kernels read
+        self.moved: set[str] = set()  # those that are copied to the device, and nothing else
 
     def write_header(self) -> None:
         super().write_header()
@@ -109,6 +110,11 @@ class Wrapper(PythonWrapperCodegen):
             return
         self.writeline(f"{out} = made({kernel}({', '.join(args)}), {out})")
 
+    def codegen_device_copy(self, src, dst, *rest) -> None:
+        if src in V.graph.graph_inputs and _only_moved(src):
+            self.moved.add(src)
+        super().codegen_device_copy(src, dst, *rest)
+
     def write_assert_size_stride(self, name, size, stride, op_name) -> None:
         """Where operators lay out their results in another way than torch's descriptions of them, they are copied."""
         if name.startswith("buf"):
@@ -125,9 +131,21 @@ class Wrapper(PythonWrapperCodegen):
     def generate_after_suffix(self, result) -> None:
         super().generate_after_suffix(result)
         mutated = tuple(sorted(V.graph.mutated_input_idxs))
-        uploads = tuple(i for i, name in enumerate(V.graph.graph_inputs) if name in self.uploads)
+        uploads, moved = (
+            tuple(i for i, name in enumerate(V.graph.graph_inputs) if name in names)
+            for names in (self.uploads, self.moved - self.uploads)
+        )
         constants = ", ".join(V.graph.constants)
-        result.splice(f"\ncall = planned(call, {mutated!r}, {uploads!r}, lambda: [{constants}])\n")
+        result.splice(f"\ncall = planned(call, {mutated!r}, {uploads!r}, {moved!r}, lambda: [{constants}])\n")
+
+
+def _only_moved(name: str) -> bool:
+    """Whether all that a graph does with an argument is to copy it to the device."""
+    node = next(n for n in V.graph.graph.nodes if n.op == "placeholder" and n.target == name)
+    return all(
+        user.target is torch.ops.prims.device_put.default and torch.device(user.args[1]).type == T.NAME
+        for user in node.users
+    )
 
 
 class Overrides(DeviceOpOverrides):
