@@ -117,7 +117,8 @@ def test_products_of_one_row(adapter_of, sizes, dtype):
     )
     rough = dict(rtol=1e-4, atol=1e-3) if dtype is torch.float32 else dict(rtol=0.02, atol=0.1)
     check(lambda x, w, b, r: F.gelu(F.linear(x, w, b)) + r, x, w, b, r, kernels=1, **rough)
-    check(lambda x, w, b: F.linear(F.rms_norm(x, (sizes[0],)), w) * b, x, w, b, kernels=2, **rough)
+    normed = 1 if sizes[0] <= 4096 else 2
+    check(lambda x, w, b: F.linear(F.rms_norm(x, (sizes[0],)), w) * b, x, w, b, kernels=normed, **rough)
 
 
 def test_rows_that_lie_apart_are_one_product():

@@ -1,13 +1,11 @@
-{% include "text/interface.wgsl" %}
 {% for text in accessors %}
 
 {{ text }}
 {% endfor %}
 
 {{ source.functions }}
-@compute @workgroup_size({{ workgroup }})
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-    let thread = i32(gid.x + gid.y * nwg.x * {{ workgroup }}u);
+fn part(group: i32, lid: u32) {
+    let thread = group * {{ workgroup }} + i32(lid);
 {% if source.tile %}
 {% set inner, step, other = source.tile %}
 {% set across, along, between = inner // tile, other // tile, step // inner %}

@@ -1,13 +1,15 @@
 """Programs of a compiler's text: elementwise work, four elements to a turn, and reductions of rows."""
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from struct import Struct
+from typing import NamedTuple
 
 from ...dtypes import Unsupported
 from ...program import Caps, Program, Step
 from ..layout import GROUPS, WORKGROUP, spread
-from ..text.render import render_program
+from ..text.render import render_program, render_text
 from . import access
 from .access import Operand, Place
 
@@ -47,19 +49,61 @@ class Source:
     joins: tuple = ()  # names of the states that a row's threads join, each with its fields and their types
 
 
+class Part(NamedTuple):
+    """A source over operands that lie in given places, with so many threads to a row."""
+
+    source: Source
+    places: tuple[Place, ...]
+    lanes: int
+
+
+class Piece(NamedTuple):
+    """What a step does, enough to do it beside others in one dispatch: so many workgroups, and their parameters."""
+
+    part: Part
+    groups: int
+    params: bytes
+
+
+class Interface(NamedTuple):
+    """How a part reaches its buffers and its numbers: the operand that each binding shows, bindings and functions as
+    text, the fields of the parameters and their layout."""
+
+    bound: tuple[int, ...]
+    bindings: tuple[tuple[str, str], ...]  # read or read_write, and the type
+    functions: tuple[str, ...]
+    fields: tuple[str, ...]
+    pack: Struct
+    offsets: tuple[int, ...]  # operands whose offset is among the parameters
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A program for buffers that lie in given places, and how its parameters are laid out."""
 
     program: Program
-    bound: tuple[int, ...]  # the operand that each binding shows
-    pack: Struct
-    offsets: tuple[int, ...]  # operands whose offset is among the parameters
+    part: Part
+    interface: Interface
     share: int  # elements or rows of a workgroup
 
+    @property
+    def bound(self) -> tuple[int, ...]:
+        return self.interface.bound
+
     def step(self, caps: Caps, count: int, sizes: tuple, offsets: list[int], site: tuple) -> Step:
-        values = [*sizes, *[offsets[i] for i in self.offsets], *site]
-        return Step(self.program, self.pack.pack(*values), spread(-(-count // self.share), caps))
+        values = [*sizes, *[offsets[i] for i in self.interface.offsets], *site]
+        params, groups = self.interface.pack.pack(*values), -(-count // self.share)
+        meaning = Piece(self.part, groups, params) if self._fixed(caps) else None
+        return Step(self.program, params or bytes(4), spread(groups, caps), meaning=meaning)
+
+    def _fixed(self, caps: Caps) -> bool:
+        """Whether it is the same for all calls how many workgroups there are, of the usual size."""
+        source = self.part.source
+        return (
+            isinstance(source.count, int)
+            and isinstance(source.length, int)
+            and threads(source, caps) == WORKGROUP[caps.kind]
+        )
 
 
 _SHARE = {"gpu": (16, 16), "cpu": (512, 4096)}  # elements of a row for each of its threads, along and across
@@ -116,9 +160,18 @@ def _near(source: Source, lanes: int, caps: Caps) -> int:
     return min(lanes, caps.lanes or 1)
 
 
+def threads(source: Source, caps: Caps) -> int:
+    """Of a workgroup."""
+    return TILE * TILE // 4 if source.tile else WORKGROUP[caps.kind]
+
+
+def _turns(source: Source, caps: Caps) -> int:
+    """Of each thread."""
+    return 1 if source.reduction or source.tile else GROUPS[caps.kind]
+
+
 @cache
-def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) -> Kernel:
-    """The kernel of a source over operands in these places, with so many threads to a row."""
+def interface(source: Source, places: tuple[Place, ...], caps: Caps) -> Interface:
     operands = source.operands
     bindings, functions, bound = [], [], []
     for number in range(1 + max([p.binding for p in places])):
@@ -126,14 +179,10 @@ def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) ->
         mode = access.mode_of([operands[i] for i in own], [places[i] for i in own], caps)
         written = any([operands[i].written for i in own])
         kind = access.array_type(operands[own[0]].dtype, mode, caps)
-        bindings.append((f"memory_{number}", "read_write" if written else "read", kind))
+        bindings.append(("read_write" if written else "read", kind))
         bound.append(own[0])
         for i in own:
             functions += access.functions(operands[i], places[i], mode, caps)
-    if len(bindings) + source.guarded > caps.max_bindings:
-        raise Unsupported(
-            f"webgpu: a compiled kernel over {len(bindings)} buffers, where {caps.max_bindings} can be bound"
-        )
     offsets = tuple([i for i, p in enumerate(places) if p.offset])
     sizes = [s if ":" in s else f"{s}: i32" for s in source.sizes]
     fields = [*sizes, *[f"{operands[i].name}_o: u32" for i in offsets]]
@@ -141,32 +190,82 @@ def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) ->
     pack = Struct(
         "<" + "".join(["f" if s.endswith("f32") else "i" for s in sizes]) + "I" * (len(offsets) + source.guarded)
     )
-    if pack.size > _MOST_BYTES:
+    return Interface(tuple(bound), tuple(bindings), tuple(functions), tuple(fields), pack, offsets)
+
+
+@cache
+def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) -> Kernel:
+    """The kernel of a source over operands in these places, with so many threads to a row."""
+    part, own = Part(source, places, lanes), interface(source, places, caps)
+    if len(own.bindings) + source.guarded > caps.max_bindings:
+        raise Unsupported(
+            f"webgpu: a compiled kernel over {len(own.bindings)} buffers, where {caps.max_bindings} can be bound"
+        )
+    if own.pack.size > _MOST_BYTES:
         raise Unsupported("webgpu: a compiled kernel with too many sizes")
-    threads = WORKGROUP[caps.kind]
-    groups = GROUPS[caps.kind] if not source.reduction and not source.tile else 1
+    made = program(source.name, (part,), (tuple(range(len(own.bindings))),), (0,), caps)
     if source.tile:
-        threads = TILE * TILE // 4
-    program = render_program(
-        source.name,
-        "compiled/reduction.wgsl" if source.reduction else "compiled/pointwise.wgsl",
+        return Kernel(made, part, own, TILE * TILE)
+    workgroup = threads(source, caps)
+    share = workgroup // lanes if source.reduction else workgroup * _turns(source, caps) * (4 if source.fours else 1)
+    return Kernel(made, part, own, share)
+
+
+@cache
+def program(
+    name: str, parts: tuple[Part, ...], shown: tuple[tuple[int, ...], ...], groups: tuple[int, ...], caps: Caps
+) -> Program:
+    """The program of parts that run beside one another. `shown` says which binding each of a part's own is, `groups`
+    how many workgroups a part has."""
+    bindings: dict[int, tuple] = {}
+    texts, fields = [], []
+    for number, (part, places) in enumerate(zip(parts, shown)):
+        own = interface(part.source, part.places, caps)
+        bindings.update({n: (f"memory_{n}", *b) for n, b in zip(places, own.bindings)})
+        suffix = f"_{number}" if len(parts) > 1 else ""
+        texts.append(_part_text(part, own, places, suffix, caps))
+        fields += [_suffixed(f, suffix) for f in own.fields]
+    ends = [sum(groups[: i + 1]) for i in range(len(groups))]
+    return render_program(
+        name,
+        "compiled/kernel.wgsl",
         fields or ["unused"],
-        bindings,
+        [bindings[n] for n in range(len(bindings))],
         caps,
-        guarded=source.guarded,
-        accessors=functions,
+        guarded=any([p.source.guarded for p in parts]),
+        parts=texts,
+        ends=ends,
+        workgroup=threads(parts[0].source, caps),
+    )
+
+
+def _suffixed(field: str, suffix: str) -> str:
+    name, _, type_ = field.partition(":")
+    return f"{name}{suffix}:{type_}"
+
+
+_DECLARED = re.compile(r"^ *(?:fn|struct|var<workgroup>) (\w+)", re.M)
+
+
+def _part_text(part: Part, own: Interface, shown: tuple[int, ...], suffix: str, caps: Caps) -> str:
+    """A part's functions, whose names end in `suffix`."""
+    source, count = part.source, part.source.count
+    text = render_text(
+        "compiled/reduction.wgsl" if source.reduction else "compiled/pointwise.wgsl",
+        caps=caps,
+        accessors=own.functions,
         source=source,
-        lanes=lanes,
+        lanes=part.lanes,
         tile=TILE,
-        near=_near(source, lanes, caps),
-        count=source.count if isinstance(source.count, int) else f"p.{source.count}",
+        near=_near(source, part.lanes, caps),
+        count=count if isinstance(count, int) else f"p.{count}",
         body=source.body.split("\n"),
-        workgroup=threads,
-        groups=groups,
-    )  # fmt: skip
-    if not fields:
-        pack = Struct("<4x")
-    if source.tile:
-        return Kernel(program, tuple(bound), pack, offsets, TILE * TILE)
-    share = threads // lanes if source.reduction else threads * groups * (4 if source.fours else 1)
-    return Kernel(program, tuple(bound), pack, offsets, share)
+        workgroup=threads(source, caps),
+        groups=_turns(source, caps),
+    )
+    text = re.sub(r"\bmemory_(\d+)\b", lambda m: f"memory_{shown[int(m[1])]}", text)
+    if not suffix:
+        return text
+    text = re.sub(r"\bp\.(\w+)", rf"p.\1{suffix}", text)
+    names = "|".join(dict.fromkeys(_DECLARED.findall(text)))
+    return re.sub(rf"\b({names})\b", rf"\1{suffix}", text)

@@ -1,6 +1,3 @@
-{% include "text/interface.wgsl" %}
-
-const LANES = {{ lanes }};
 {% set beside = 1 if source.along else workgroup // lanes %}
 {% for text in accessors %}
 
@@ -37,7 +34,7 @@ fn total_{{ name }}(s: S_{{ name }}, lid: u32, lane: i32) -> S_{{ name }} {
 {% elif lanes > 1 and near == 1 %}
     shared_{{ name }}[lid] = t;
     workgroupBarrier();
-    for (var half = LANES / 2; half > 0; half /= 2) {
+    for (var half = {{ lanes // 2 }}; half > 0; half /= 2) {
         if (lane < half) {
             shared_{{ name }}[lid] = join_{{ name }}(shared_{{ name }}[lid], shared_{{ name }}[lid + u32(half) * {{ beside }}u]);
         }
@@ -50,13 +47,8 @@ fn total_{{ name }}(s: S_{{ name }}, lid: u32, lane: i32) -> S_{{ name }} {
 }
 
 {% endfor %}
-@compute @workgroup_size({{ workgroup }})
-fn main(
-    @builtin(workgroup_id) wid: vec3<u32>,
-    @builtin(num_workgroups) nwg: vec3<u32>,
-    @builtin(local_invocation_index) lid: u32,
-) {
-    let group = i32(wid.x + wid.y * nwg.x);
+fn part(group: i32, lid: u32) {
+    const LANES = {{ lanes }};
 {% if source.along %}
     let lane = i32(lid) % LANES;
     let row = group * {{ workgroup // lanes }} + i32(lid) / LANES;

@@ -30,7 +30,7 @@ class _Use:
 
     @property
     def recipe(self) -> Recipe | None:
-        return self.step.meaning
+        return self.step.meaning if isinstance(self.step.meaning, Recipe) else None
 
     @property
     def scalars(self) -> bytes:

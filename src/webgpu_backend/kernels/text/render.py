@@ -60,6 +60,11 @@ def render_program(
     return Program(name, text, access, 4 * len(fields), guarded=guarded)
 
 
+def render_text(template: str, /, **names) -> str:
+    """A part of a program's text."""
+    return _environment().get_template(template).render(**names)
+
+
 def _words(field: str, singles: list[str]) -> list[str]:
     """A field, or the two words of one that is float64."""
     name = field.partition(":")[0]

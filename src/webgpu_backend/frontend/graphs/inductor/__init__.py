@@ -6,6 +6,8 @@ kernel     a kernel's text, while Inductor walks its nodes
 pieces     parts of that text
 reductions how a loop's elements are gathered
 passes     what is done to a graph before it is lowered
+nodes      how they add to it
+rows       among that, products of one row
 products   among that, what products with quantised weights take in
 schedule   what may be one kernel, the wrapper around them, and the registration
 launch     what the generated Python calls: kernels as steps of plans

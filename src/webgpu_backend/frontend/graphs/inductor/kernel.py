@@ -404,9 +404,23 @@ class Kernel(SIMDKernel):
             body.writelines(["{", f"const turn = {turn};", "let r0_first = (turn * LANES + lane) * 4;"])
             body.writeline("{" if sure else "if (r0_first < row_end) {")
             with body.indent():
-                self._lines4(body, segment, taken, given)
+                self._lines4(body, segment, taken, given, f"_{turn}" if self._early(number) else "")
             body.writeline("}}")
         return body
+
+    def _early(self, number: int) -> bool:
+        """Whether a later loop's loads, which are many, are on their way before the first one's sums are known."""
+        segment = self.segments[number]
+        return number > 0 and not segment.stores and self._whole_rows()
+
+    def _ahead(self) -> list[str]:
+        """What is loaded before all loops."""
+        return [
+            f"let {four.name}_{turn} = read4_{four.operand}({four.base} + ({turn} * LANES + lane) * 4);"
+            for number, segment in enumerate(self.segments) if self._early(number)
+            for turn in range(self.turns)
+            for four in segment.loads
+        ]  # fmt: skip
 
     def _whole_rows(self) -> bool:
         """Whether every thread of every workgroup has as many elements."""
@@ -415,9 +429,13 @@ class Kernel(SIMDKernel):
         beside = WORKGROUP[caps().kind] // lanes
         return bool(length == self.turns * lanes * 4 and (beside == 1 or rows % beside == 0))
 
-    def _lines4(self, body: IndentedBuffer, segment: "Segment", taken: list[str], given: list[str]) -> None:
+    def _lines4(
+        self, body: IndentedBuffer, segment: "Segment", taken: list[str], given: list[str], early: str = ""
+    ) -> None:
+        """What a loop does four times; `early` ends the names of its loads that have been made."""
         for four in segment.loads:
-            body.writeline(f"let {four.name} = read4_{four.operand}({four.base} + r0_first);")
+            made = f"{four.name}{early}" if early else f"read4_{four.operand}({four.base} + r0_first)"
+            body.writeline(f"let {four.name} = {made};")
         for four in segment.stores:
             body.writeline(DeferredLine(four.buffer, f"var {four.name}: vec4<{type_of(four.dtype)}>;"))
         for lane in range(4):  # written out: drivers keep arrays and vectors in memory where a variable picks elements
@@ -439,6 +457,7 @@ class Kernel(SIMDKernel):
             for n, segment in enumerate(self.segments)
         ]
         lines = [f"var kept_{v}: array<{self.types[v]}, {self.turns * 4}>;" for v in sorted(kept)]
+        lines += self._ahead() if self.keeping else []
         for line in self.body.getvalue().split("\n"):
             mark = line.strip()
             lines.append(loops[int(mark.removeprefix(_MARK))].rstrip() if mark.startswith(_MARK) else line)

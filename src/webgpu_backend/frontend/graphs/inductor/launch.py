@@ -8,6 +8,7 @@ from .... import dtypes
 from .... import tensor as T
 from ....kernels.compiled.access import Operand, Place
 from ....kernels.compiled.program import Source, kernel, lanes_of
+from ....kernels.compiled.together import fewer
 from ....plan import caps, constant, launch
 from ....plan.faults import site
 from ....plan.graphs import planned_graph
@@ -61,7 +62,7 @@ def planned(call: Callable, mutated: tuple, uploads: tuple, moved: tuple, consta
     arguments that are `mutated`, takes `uploads` from the host, as kernels read them, and those that it only copies
     to the device (`moved`) as they are, since a plan has no tensors of the host. It reads `constants`, which it has
     when it is called first."""
-    run = planned_graph(lambda *args: call(list(args)), mutated)
+    run = planned_graph(lambda *args: call(list(args)), mutated, fewer)
     fixed: list | None = None
 
     def boxed(args: list):

@@ -13,7 +13,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 import webgpu_backend
 
 from ....plan import caps
+from .nodes import call, realized
 from .products import join_products
+from .rows import single_rows
 
 _PARTS = ("frontend/graphs", "kernels/compiled", "kernels/text", "kernels/lib", "ops/pointwise")
 
@@ -40,12 +42,6 @@ def share_heads(graph: torch.fx.Graph) -> None:
     graph.eliminate_dead_code()
 
 
-_library = torch.library.Library("webgpu_backend", "FRAGMENT")
-_library.define("realized(Tensor x) -> Tensor")
-torch.library.impl(_library, "realized", "CompositeExplicitAutograd")(torch.clone)
-torch.library.register_fake("webgpu_backend::realized", torch.empty_like, lib=_library)
-realized = torch.ops.webgpu_backend.realized.default  # computed once, whoever reads it: see `schedule.register`
-
 _COSTLY = (torch.ops.aten.cos.default, torch.ops.aten.sin.default)
 _CHEAP = (
     torch.ops.aten.mul.Tensor,
@@ -63,32 +59,9 @@ def compute_once(graph: torch.fx.Graph) -> None:
         if len(node.users) > 1:
             users = list(node.users)
             with graph.inserting_after(node):
-                kept = _call(graph, realized, node)
+                kept = call(graph, realized, node)
             for user in users:
                 user.replace_input_with(node, kept)
-
-
-def single_rows(graph: torch.fx.Graph) -> None:
-    """Products of one row as sums along the rows of the other operand: bound by reading that once, they take what is
-    before and after them into their kernel."""
-    aten, prims = torch.ops.aten, torch.ops.prims
-    for node in [n for n in graph.nodes if n.target in (aten.mm.default, aten.addmm.default)]:
-        bias, x, w = (None, *node.args) if node.target is aten.mm.default else node.args
-        if node.kwargs or not _single(x.meta["val"], w.meta["val"], node.meta["val"]):
-            continue
-        dtype = node.meta["val"].dtype
-        with graph.inserting_before(node):
-            x = _call(graph, realized, x)
-            wide = [_call(graph, prims.convert_element_type.default, t, torch.float32) for t in (x, w)]
-            across = _call(graph, aten.permute.default, wide[1], [1, 0])
-            found = _call(graph, aten.mul.Tensor, across, wide[0])
-            found = _call(graph, aten.sum.dim_IntList, found, [1])
-            if bias is not None:
-                found = _call(graph, aten.add.Tensor, found, bias)
-            found = _call(graph, aten.view.default, found, list(node.meta["val"].shape))
-            found = _call(graph, prims.convert_element_type.default, found, dtype)
-        node.replace_all_uses_with(found)
-        graph.erase_node(node)
 
 
 def fold_rows(graph: torch.fx.Graph) -> None:
@@ -102,25 +75,11 @@ def fold_rows(graph: torch.fx.Graph) -> None:
         if w.meta["val"].stride()[0] != 0 or batch == 1 or not numbers:
             continue
         with graph.inserting_before(node):
-            flat = _call(graph, aten.reshape.default, x, [batch * rows, inner])
-            made = _call(graph, aten.mm.default, flat, _call(graph, aten.select.int, w, 0, 0))
-            found = _call(graph, aten.view.default, made, list(node.meta["val"].shape))
+            flat = call(graph, aten.reshape.default, x, [batch * rows, inner])
+            made = call(graph, aten.mm.default, flat, call(graph, aten.select.int, w, 0, 0))
+            found = call(graph, aten.view.default, made, list(node.meta["val"].shape))
         node.replace_all_uses_with(found)
         graph.erase_node(node)
-
-
-def _call(graph: torch.fx.Graph, target, *args) -> torch.fx.Node:
-    """A new node, which knows what its value looks like."""
-    node = graph.call_function(target, args)
-    node.meta["val"] = target(*[a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in args])
-    return node
-
-
-def _single(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> bool:
-    """One row times a matrix whose columns lie one after the other, as a layer's weights do."""
-    floats = (torch.float32, torch.float16, torch.bfloat16)
-    sizes = [n for n in (*x.shape, *w.shape) if isinstance(n, int)]
-    return len(sizes) == 4 and x.shape[0] == 1 and x.shape[1] >= 64 and w.stride()[0] == 1 and out.dtype in floats
 
 
 _ALIKE = {
@@ -155,7 +114,7 @@ def keep_apart(graph: torch.fx.Graph) -> None:
         written, indices, values = node.args[:3]
         if _reads(values, _storage(written)):
             with graph.inserting_before(node):
-                copied = _call(graph, realized, _call(graph, aten.clone.default, values))
+                copied = call(graph, realized, call(graph, aten.clone.default, values))
             node.args = (written, indices, copied, *node.args[3:])
 
 

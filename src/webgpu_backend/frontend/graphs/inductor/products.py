@@ -103,23 +103,16 @@ def _rewrite(graph: Graph, call: _Call, norm: "_Norm | None") -> None:
     joined = call.root is None
     with graph.inserting_before(first):
         target = ours.products_of_blocks.default
-        made = _call(graph, target, rows, codes, scales, format, call.others, joined, call.after, *before)
+        made = call(graph, target, rows, codes, scales, format, call.others, joined, call.after, *before)
         if call.root is not None:
             call.root.replace_all_uses_with(made)
             return
         start, dim = 0, len(made.meta["val"].shape) - 1
         for node in call.products:
             end = start + node.args[1].meta["val"].shape[0]
-            part = made if len(call.products) == 1 else _call(graph, aten.slice.Tensor, made, dim, start, end)
+            part = made if len(call.products) == 1 else call(graph, aten.slice.Tensor, made, dim, start, end)
             node.replace_all_uses_with(part)
             start = end
-
-
-def _call(graph: Graph, target, *args) -> Node:
-    """A new node, which knows what its value looks like."""
-    node = graph.call_function(target, args)
-    node.meta["val"] = target(*torch.fx.map_arg(args, lambda n: n.meta["val"]))
-    return node
 
 
 # -- what is done to the results

@@ -19,7 +19,7 @@ from .... import tensor as T
 from ....plan import caps
 from ...device import module
 from .kernel import Kernel
-from .passes import realized
+from .nodes import realized
 
 _MADE = ("mm", "addmm", "bmm", "baddbmm", "bias_addmm")  # extern kernels that need no `out`
 _ASSERTED = "assert_size_stride(buf"

@@ -1,0 +1,16 @@
+"""Nodes that passes add to Inductor's graphs."""
+
+import torch
+
+_library = torch.library.Library("webgpu_backend", "FRAGMENT")
+_library.define("realized(Tensor x) -> Tensor")
+torch.library.impl(_library, "realized", "CompositeExplicitAutograd")(torch.clone)
+torch.library.register_fake("webgpu_backend::realized", torch.empty_like, lib=_library)
+realized = torch.ops.webgpu_backend.realized.default  # computed once, whoever reads it: see `schedule.register`
+
+
+def call(graph: torch.fx.Graph, target, *args) -> torch.fx.Node:
+    """A new node, which knows what its value looks like."""
+    node = graph.call_function(target, args)
+    node.meta["val"] = target(*torch.fx.map_arg(args, lambda n: n.meta["val"]))
+    return node
