@@ -73,6 +73,7 @@ MISSING: dict[tuple[str, str], str] = {
     ("", "Quantized"): "quantized dtypes of the old kind",
 }
 WORDS: dict[tuple[str, str], str] = {
+    ("test_complex_half_experimental_warning", "no warning caught"): "a warning of the CPU's that is missing here",
     ("", "does not match"): "refused in other words",
     ("", "Error not raised"): "a check of the CPU's that is missing here",
     ("", "Warning not triggered"): "a warning of the CPU's that is missing here",

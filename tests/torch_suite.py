@@ -158,7 +158,7 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _alarm)
     tests = chosen(load(given.folder.absolute(), given.file), given.every, given.residue)
     result, start = Outcome(given.most), time.time()
-    unknown, kinds = {}, collections.Counter()
+    unknown, known, kinds = {}, {}, collections.Counter()
     for test in tests:
         if time.time() - start > given.seconds:
             break
@@ -171,11 +171,14 @@ def main() -> None:
             kinds[reason.partition(":")[0] if reason else "unknown"] += 1
             if reason is None:
                 unknown[name] = why
+            else:
+                known[name] = (reason, why)
     counts = {o: sum(x[0] == o for x in result.told.values()) for o in ("passed", "skipped", "failed", "slow")}
     ran = f"{len(result.told)} of {len(tests)}"
     print(f"{given.file}: {ran}: {counts}, of what failed {dict(kinds)}, {time.time() - start:.0f} s")
     if target:
-        target.write_text(json.dumps({"counts": counts, "unknown": unknown, "kinds": kinds, "of": len(tests)}))
+        told = {"counts": counts, "unknown": unknown, "known": known, "kinds": kinds, "of": len(tests)}
+        target.write_text(json.dumps(told))
 
 
 if __name__ == "__main__":

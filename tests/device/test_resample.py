@@ -150,3 +150,16 @@ def test_smoothed_images_spread_no_nan_by_weights_of_zero():
     expected = F.interpolate(image, (10, 10), mode="bilinear", antialias=True)
     found = F.interpolate(image.to("webgpu"), (10, 10), mode="bilinear", antialias=True).cpu()
     torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int8, torch.bool, torch.int64, torch.uint8, torch.complex64])
+@pytest.mark.parametrize("mode", MODES)
+def test_dtypes_without_a_kernel_are_refused(mode, dtype):
+    for dims in MODES[mode]:
+        x = X[dims].to(dtype)
+        if dtype is torch.uint8 and (mode.startswith("nearest") or dims == 2):
+            close(F.interpolate(x.to("webgpu"), scale_factor=2, mode=mode), F.interpolate(x, scale_factor=2, mode=mode))
+            continue
+        for device in ("cpu", "webgpu"):
+            with pytest.raises(NotImplementedError, match="not implemented for"):
+                F.interpolate(x.to(device), scale_factor=2, mode=mode)

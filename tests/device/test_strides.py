@@ -180,6 +180,18 @@ def test_contiguous_clones_say_so_in_every_stride():
             assert made["webgpu"].stride() == made["cpu"].stride(), (shape, format)
 
 
+def test_copies_of_dense_tensors_keep_strides_of_one_element():
+    """An image taken from a channels_last batch and put into a batch of one is not channels_last any more."""
+
+    def strides(device):
+        x = torch.ones(2, 3, 4, 5, dtype=torch.uint8, device=device).contiguous(memory_format=torch.channels_last)
+        one = x[0][None]
+        copies = (one, one.float(), one.clone(), torch.zeros_like(one), one.to(torch.float16), one.bool())
+        return [t.stride() for t in (*copies, F.max_pool2d(one.float(), 2), F.interpolate(one.float(), (2, 2)))]
+
+    assert strides(D) == strides("cpu")
+
+
 @pytest.mark.parametrize("layer", [torch.nn.Conv2d, torch.nn.ConvTranspose2d])
 @pytest.mark.parametrize("sizes", [(4, 2, 8, 8, 4, 2), (4, 1, 8, 8, 4, 2), (4, 2, 1, 8, 4, 1), (4, 1, 8, 8, 4, 1)])
 def test_weights_alone_are_channels_last(layer, sizes):

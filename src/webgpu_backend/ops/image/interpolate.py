@@ -11,12 +11,14 @@ from ...kernels.layout import contiguous_strides
 from ...plan import caps, constant
 from ..by_index import run
 from ..oversize import by_batch
+from ..pointwise.elementwise import _scalar_name
 from ..shape.copy import image_format, laid
 from ..table import autocast, custom
 from .pool import _channels, _spatial, _strides
 
 aten = torch.ops.aten
 _NEAREST = ("nearest", "exact")
+_WEIGHTS = {"nearest": "nearest", "exact": "nearest", "linear": "linear", "cubic": "cubic"}
 
 
 def _scale(size: int, outs: int, corners: bool, given: float | None) -> float:
@@ -55,6 +57,13 @@ def _check(x: torch.Tensor, dims: int, output_size) -> None:
         )
 
 
+def _check_dtype(mode: str, x: torch.Tensor) -> None:
+    """Floats; bytes where nothing is weighed. Two-dimensional images of bytes have a kernel of their own."""
+    if not x.is_floating_point() and not (mode in _NEAREST and x.dtype is torch.uint8):
+        name = f"compute_indices_weights_{_WEIGHTS[mode]}"
+        raise NotImplementedError(f"\"{name}\" not implemented for '{_scalar_name(x.dtype)}'")
+
+
 @lru_cache(maxsize=256)
 def _repeats(mode: str, size: int, outs: int, scale: float) -> bool:
     """Whether each input has outputs of its own, as many as any other, by the kernels' own arithmetic."""
@@ -71,9 +80,10 @@ def _planes(x: torch.Tensor) -> bool:
 
 
 def _forward(mode, dims, x, output_size, corners, scales, antialias=False):
+    _check(x, dims, output_size)
+    _check_dtype(mode, x)
     if x.dtype not in T.DTYPES:
         raise Unsupported(f"webgpu: interpolation has no kernel for {x.dtype}")
-    _check(x, dims, output_size)
     last = image_format(x) is not torch.contiguous_format
     sizes = (*x.shape[:2], *output_size)
     out = T.empty(sizes, x.dtype, _last_strides(sizes) if last else None)

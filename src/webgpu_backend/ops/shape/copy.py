@@ -19,7 +19,7 @@ from ..overlap import expanded, no_internal_overlap, once
 from ..pointwise.elementwise import Elementwise, Into
 from ..table import Pointwise, custom
 
-_KEEPS = (None, torch.preserve_format)  # what is contiguous keeps its strides
+_KEEPS = (None, torch.preserve_format)  # what is dense keeps its strides
 _RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -247,10 +247,11 @@ def copy_from_and_resize(self, dst):
 
 
 def like_strides(tensor: torch.Tensor, memory_format=None) -> tuple[int, ...]:
-    """Strides of a copy, as `torch.empty_like` chooses them."""
+    """Strides of a copy, as `torch.empty_like` chooses them on the CPU: on the meta device it has other ones for
+    dimensions of one element, which tell channels_last from other formats."""
     if memory_format is torch.contiguous_format:
         return contiguous_strides(tensor.shape)
-    if memory_format in _KEEPS and tensor.is_contiguous():
+    if memory_format in _KEEPS and dense(tensor):
         return tensor.stride()
     shadow = torch.empty_strided(tensor.shape, tensor.stride(), device="meta")
     return torch.empty_like(shadow, memory_format=memory_format or torch.preserve_format).stride()
