@@ -20,28 +20,6 @@ from webgpu_backend.kernels.matmul.tiles import Tile, Tuning
 from webgpu_backend.plan import cache, caps
 from webgpu_backend.runtime.gpu import gpu
 
-CANDIDATES = (
-    Tile(128, 256, 16, 8, 16, twist=1),
-    Tile(128, 128, 16, 8, 8, twist=1),
-    Tile(128, 64, 16, 8, 8, twist=2),
-    Tile(128, 64, 16, 8, 8, twist=1),
-    Tile(128, 64, 16, 8, 8, twist=1, slices=2),
-    Tile(128, 128, 8, 8, 8),
-    Tile(128, 64, 16, 8, 4, twist=1),
-    Tile(64, 64, 32, 8, 4, twist=1),
-    Tile(64, 64, 16, 8, 4),
-    Tile(64, 64, 16, 4, 4),
-    Tile(32, 32, 16, 4, 4),
-    Tile(32, 32, 16, 4, 4, slices=4),
-    Tile(16, 16, 16, 4, 4, slices=16),
-    Tile(16, 16, 16, 4, 4, slices=8),
-)
-HALVES = (
-    Tile(128, 128, 32, 8, 4),
-    Tile(128, 64, 32, 8, 4),
-    Tile(64, 64, 32, 8, 4),
-    Tile(64, 64, 16, 8, 4),
-)
 SHAPES = (
     (256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (4096, 1024, 4096),
     (64, 4096, 4096), (128, 4096, 4096), (16, 4096, 4096), (64, 512, 784), (1024, 896, 4864), (1024, 4864, 896),
@@ -125,7 +103,7 @@ def measured(tile: Tile, size: int, count: int, half: bool) -> Tile:
 
 def fill(size: int, count: int) -> Tuning:
     found = {}
-    for half, candidates in ((False, CANDIDATES), (True, HALVES)):
+    for half, candidates in ((False, tiles.CANDIDATES), (True, tiles.HALVES)):
         rows = []
         for tile in candidates:
             if tiles.fits(tile, caps()) and (caps().f16 or not half):
@@ -181,7 +159,7 @@ def main() -> None:
         size = 1024
         while size < 4096 and seconds(product(size, size, size, torch.float32)) < 1e-3:
             size *= 2
-    count = options.units or units(next(t for t in CANDIDATES if tiles.fits(t, caps())), size)
+    count = options.units or units(next(t for t in tiles.CANDIDATES if tiles.fits(t, caps())), size)
     print(f"{torch.webgpu.get_device_name()}: {count} units, products of {size}", flush=True)
     table = useful(fill(size, count))
     print(json.dumps(tiles.to_json(table), indent=1))

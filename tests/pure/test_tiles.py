@@ -6,7 +6,11 @@ from dataclasses import replace
 import pytest
 
 from webgpu_backend import env
+from webgpu_backend.dtypes import FLOAT16, FLOAT32
 from webgpu_backend.kernels.matmul import tiles
+from webgpu_backend.kernels.matmul.matmul import choices, plan
+from webgpu_backend.kernels.matmul.measured import asking
+from webgpu_backend.kernels.matmul.product import Matrix, Product
 from webgpu_backend.program import Caps
 
 BIG = Caps("gpu", True, True, True, True, 256, 1 << 31, 1 << 32, 32, 48 << 10, 1024)
@@ -51,3 +55,28 @@ def test_a_file_replaces_the_table(tmp_path, monkeypatch):
     tiles.use(None)
     monkeypatch.setattr(env, "TUNING", str(path))
     assert tiles.tuning() == other
+
+
+def _product(m, n, k, dtype):
+    a, b = Matrix(dtype, 0, k, 1), Matrix(dtype, 0, 1, n)
+    return Product(m, n, k, a, b, Matrix(dtype, 0, n, 1))
+
+
+@pytest.mark.parametrize("caps", [BIG, LEAST], ids=["big", "least"])
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16], ids=["float32", "float16"])
+@pytest.mark.parametrize("shape", [(512, 512, 512), (1023, 1019, 1021), (64, 4096, 4096), (4096, 4096, 4096)], ids=str)
+def test_the_likeliest_choice_is_what_a_product_gets(shape, dtype, caps):
+    product = _product(*shape, dtype)
+    found = choices(product, caps)
+    assert len(found) == len(set(found)) > 3
+    usual = [(s.program.name, s.params, s.grid) for s in plan(product, caps).steps]
+    made = []
+    for choice in found:
+        with asking(lambda _, choice=choice: choice):
+            made.append([(s.program.name, s.params, s.grid) for s in plan(product, caps).steps])
+    assert made[0] == usual
+    assert any(steps != usual for steps in made)
+
+
+def test_products_of_few_rows_have_no_choice():
+    assert choices(_product(1, 4096, 4096, FLOAT16), BIG) == []

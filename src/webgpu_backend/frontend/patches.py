@@ -272,7 +272,8 @@ ROWS: tuple[Row, ...] = (
     _inductor("torch._dynamo.device_interface.DeviceInterface", "has get_device_properties"),
     _inductor("torch._dynamo.device_interface.register_interface_for_device", "(device, device_interface)"),
     _inductor("torch._inductor.compile_fx.compile_fx_inner", "takes gm example_inputs"),
-    _inductor("torch._inductor.config", "has patch fallback_random emulate_precision_casts", "torch._inductor.config"),
+    _inductor("torch._inductor.config", "has patch fallback_random emulate_precision_casts max_autotune "
+              "max_autotune_gemm force_disable_caches", "torch._inductor.config"),
     _inductor("torch._inductor.codegen.common.CSEVariable", "class"),
     _inductor("torch._inductor.codegen.common.DeferredLine", "class"),
     _inductor("torch._inductor.codegen.common.DeviceOpOverrides", "has device_guard set_device synchronize"),
@@ -287,13 +288,15 @@ ROWS: tuple[Row, ...] = (
               "disable_reduction codegen_iteration_ranges_entry store_reduction swap_buffers"),
     _inductor("torch._inductor.codegen.simd.SIMDScheduling", "has can_fuse define_kernel kernel_type"),
     _inductor("torch._inductor.codegen.wrapper.PythonWrapperCodegen", "has create write_header make_allocation "
-              "generate_after_suffix _generate_extern_kernel_out_helper codegen_python_shape_tuple"),
+              "codegen_device_copy generate_after_suffix _generate_extern_kernel_out_helper "
+              "codegen_python_shape_tuple"),
     _inductor("torch._inductor.custom_graph_pass.CustomGraphPass", "has uuid"),
     _inductor("torch._inductor.dependencies.MemoryDep", "has is_indirect"),
     _inductor("torch._inductor.dtype_propagation.DtypePropagationOpsHandler", "class"),
     _inductor("torch._inductor.ir.MutationLayoutSHOULDREMOVE", "class"),
     _inductor("torch._inductor.ir.NonOwningLayout", "class"),
     _inductor("torch._inductor.lowering.register_lowering", "takes aten_fn broadcast type_promotion_kind"),
+    _inductor("torch._inductor.runtime.cache_dir_utils.cache_dir", "()"),
     _inductor("torch._inductor.utils.get_bounds_index_expr", "(index)"),
     _inductor("torch._inductor.utils.get_fused_kernel_name", "(node_schedule, descriptive_names)"),
     _inductor("torch._inductor.utils.get_kernel_metadata", "(node_schedule, wrapper)"),

@@ -40,18 +40,20 @@ def serves(q: Product, caps: Caps) -> bool:
     return min(q.m, q.n) >= LEAST and q.k >= DEPTH
 
 
-def plan(q: Product, limit: float, caps: Caps) -> Plan | None:
-    """A plan that should take less than `limit` microseconds, if there is one."""
-    table = tiles.tuning()
-    rows = [t for t in table.halves if tiles.fits(t, caps) and CHUNK % (2 * t.bk) == 0]
+def rows(caps: Caps, table: tuple[Tile, ...]) -> list[Tile]:
+    """Those of a table's tiles that fit."""
+    return [t for t in table if tiles.fits(t, caps) and CHUNK % (2 * t.bk) == 0]
+
+
+def plan(q: Product, limit: float, caps: Caps, only: tuple[Tile, ...] = ()) -> Plan | None:
+    """A plan that should take less than `limit` microseconds, if there is one, with these tiles or the table's."""
+    found = rows(caps, only or tiles.tuning().halves)
     batch = q.outer * q.inner
-    if not rows:
+    if not found:
         return None
-    time, tile, _ = tiles.choose(rows, q.m, q.n, q.k, batch, most=1)
-    depth = -(-q.k // CHUNK) * CHUNK
-    panels = [_panel(q.a, q.m, tile.bm, depth, q), _panel(q.b, q.n, tile.bn, depth, q)]
-    time += table.launch + 6 * sum(size for size, *_ in panels) / table.bandwidth
-    if time >= limit or max(size for size, *_ in panels) * 2 > caps.max_binding:
+    tile = tiles.choose(found, q.m, q.n, q.k, batch, most=1)[1]
+    depth, panels = _panels(q, tile)
+    if cost(q, tile) >= limit or max(size for size, *_ in panels) * 2 > caps.max_binding:
         return None
     tiles_m, tiles_n = -(-q.m // tile.bm), -(-q.n // tile.bn)
     total = batch * tiles_m * tiles_n
@@ -68,6 +70,19 @@ def plan(q: Product, limit: float, caps: Caps) -> Plan | None:
     bindings = ("pa", "pb", *(("c",) if q.c is not None else ()), "out")
     steps = (_pack(q, depth, tile, panels, caps), Step(program, params, spread(total, caps), bindings))
     return Plan(steps, {"pa": 2 * panels[0][0], "pb": 2 * panels[1][0]})
+
+
+def cost(q: Product, tile: Tile) -> float:
+    """Microseconds, with those of the prior pass."""
+    table, (_, panels) = tiles.tuning(), _panels(q, tile)
+    time = tiles.cost(tile, 1, q.m, q.n, q.k, q.outer * q.inner)
+    return time + table.launch + 6 * sum(size for size, *_ in panels) / table.bandwidth
+
+
+def _panels(q: Product, tile: Tile) -> tuple[int, list[tuple[int, int, int, int, int]]]:
+    """How long the rows of both operands are when they are laid out, and what those take."""
+    depth = -(-q.k // CHUNK) * CHUNK
+    return depth, [_panel(q.a, q.m, tile.bm, depth, q), _panel(q.b, q.n, tile.bn, depth, q)]
 
 
 def _panel(x: Matrix, rows: int, tile: int, depth: int, q: Product) -> tuple[int, int, int, int, int]:

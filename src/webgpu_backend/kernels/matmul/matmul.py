@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from math import inf
 
 from ...dtypes import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, INT32, INT64, DType, carrier
 from ...program import Caps, Plan, Program, Step
@@ -12,7 +13,8 @@ from ..text import elements
 from ..text.expression import Emitter, literal, wgsl_type
 from ..text.numbers import packed
 from ..text.render import render_program
-from . import digits, few_rows, halves, padded, tiles
+from . import digits, few_rows, halves, measured, padded, tiles
+from .measured import Choice
 from .product import (
     BUFFERS,
     GATHER_FIELDS,
@@ -56,11 +58,15 @@ def _named(product: Product, caps: Caps) -> Plan:
         found.steps[0].bindings = ("a", "b", "s", *(() if q.c is None else ("c",)), "out")
         found.scratch = {}
         return found
-    if q.n < q.m and q.n <= few_rows.ROWS and not q.gather and not q.blocks:
-        q = q.swapped()
+    q = _turned(q)
     a_class = class_of(q.a, q.m, q.k)
     b_class = q.gather.kind if q.gather else "q" if q.blocks else class_of(q.b, q.n, q.k)
     tile, parts = (tiles.WIDE, 0) if wide else _tile(q, a_class + b_class, caps)
+    if tile is not None and _plain(q, caps):
+        choice = measured.choice(product)
+        found = choice and _chosen(product, q, a_class + b_class, choice, caps)
+        if found is not None:
+            return found
     if tile is not None and tile.bk and halves.serves(q, caps):
         found = halves.plan(q, _cost(q, tile, parts) * NARROW, caps)
         if found is not None:
@@ -76,16 +82,66 @@ def _named(product: Product, caps: Caps) -> Plan:
     return _laid(product, q, a_class, b_class, tile, parts, caps)
 
 
+def _turned(q: Product) -> Product:
+    """The product, or its transpose where that has few rows."""
+    few = q.n < q.m and q.n <= few_rows.ROWS and not q.gather and not q.blocks
+    return q.swapped() if few else q
+
+
+def _plain(q: Product, caps: Caps) -> bool:
+    return carrier(q.a.dtype, caps) in ("f32", "i32") and not (q.gather or q.blocks or q.summed)
+
+
+def _chosen(product: Product, q: Product, classes: str, choice: Choice, caps: Caps) -> Plan | None:
+    """The plan of a choice, if this product can have it."""
+    if choice.way == "tiled":
+        return _laid(product, q, *classes, choice.tile, choice.parts, caps)
+    if choice.way == "halves":
+        return halves.plan(q, inf, caps, (choice.tile,)) if halves.serves(q, caps) else None
+    return _padded(q, classes, inf, caps, choice) if padded.serves(q, classes) else None
+
+
+def choices(product: Product, caps: Caps) -> list[Choice]:
+    """What a product could be computed by, what should take the least time first; nothing where there is no choice."""
+    q = _turned(product)
+    if not _plain(q, caps):
+        return []
+    classes = class_of(q.a, q.m, q.k) + class_of(q.b, q.n, q.k)
+    usual = _tile(q, classes, caps)[0]
+    if usual is None:
+        return []
+    if caps.kind == "cpu":
+        others = [tile for tile in tiles.CPU if tile.bm <= _power(q.m) and tile is not usual]
+        return [Choice("tiled", tile) for tile in (usual, *others)]
+    found = _estimates(q, classes, caps, "tiled")
+    if padded.serves(q, classes) and (copied := padded.padded(q, classes, caps)) is not None:
+        found = [(cost * padded.ODD ** padded.odd(classes), choice) for cost, choice in found]
+        made = _estimates(copied.product, copied.classes, caps, "padded")
+        found += [(cost + padded.cost(copied), choice) for cost, choice in made]
+    if halves.serves(q, caps):
+        found = [(cost * NARROW, choice) for cost, choice in found]
+        rows = halves.rows(caps, tiles.candidates(tiles.tuning().halves, tiles.HALVES))
+        found += [(halves.cost(q, t), Choice("halves", t)) for t in rows]
+    return [choice for _, choice in sorted(found)]
+
+
+def _estimates(q: Product, classes: str, caps: Caps, way: str) -> list[tuple[float, Choice]]:
+    """Each tile with the parts of k that suit it, and the microseconds that should take."""
+    rows = _rows(q, classes, caps, tiles.candidates(tiles.tuning().tiles, tiles.CANDIDATES))
+    found = [tiles.choose([t], q.m, q.n, q.k, q.outer * q.inner) for t in rows]
+    return [(cost, Choice(way, tile, parts)) for cost, tile, parts in found]
+
+
 def _cost(q: Product, tile: Tile, parts: int) -> float:
     return tiles.cost(tile, max(parts, 1), q.m, q.n, q.k, q.outer * q.inner)
 
 
-def _padded(q: Product, classes: str, limit: float, caps: Caps) -> Plan | None:
+def _padded(q: Product, classes: str, limit: float, caps: Caps, choice: Choice | None = None) -> Plan | None:
     """A plan over padded copies of the operands, if that should take less than `limit` microseconds."""
     found = padded.padded(q, classes, caps)
     if found is None:
         return None
-    tile, parts = _tile(found.product, found.classes, caps)
+    tile, parts = choice[1:] if choice else _tile(found.product, found.classes, caps)
     if tile is None or _cost(found.product, tile, parts) + padded.cost(found) >= limit:
         return None
     made = _laid(found.product, found.product, *found.classes, tile, parts, caps)
@@ -172,11 +228,7 @@ def _tile(q: Product, classes: str, caps: Caps) -> tuple[Tile | None, int]:
             return Tile(_power(q.m), 4, 0, _power(q.m), 4), 0  # few channels a group: nothing to share between threads
         if few_rows.serves(q, caps):
             return None, 0
-        rows = [t for t in tiles.tuning().tiles if tiles.fits(t, caps) and not (q.summed and t.slices > 1)]
-        rows = rows or [tiles.LEAST]
-        if set(classes) - {"k", "r", "q"}:
-            # Addresses of single elements take the registers that a large tile of a thread needs.
-            rows = [t for t in rows if t.tm * t.tn <= 64] or rows
+        rows = _rows(q, classes, caps, tiles.tuning().tiles)
         depth = q.k * q.inner if q.summed else q.k
         _, tile, parts = tiles.choose(rows, q.m, q.n, depth, batch)
         return tile, 0 if q.summed else parts
@@ -186,6 +238,15 @@ def _tile(q: Product, classes: str, caps: Caps) -> tuple[Tile | None, int]:
         if batch * -(-q.m // tile.bm) * -(-q.n // tile.bn) >= SPLIT["cpu"][0]:
             return tile, 0
     return rows[-1], 0
+
+
+def _rows(q: Product, classes: str, caps: Caps, rows: tuple[Tile, ...]) -> list[Tile]:
+    """Those of a table's tiles that a product can have."""
+    found = [t for t in rows if tiles.fits(t, caps) and not (q.summed and t.slices > 1)] or [tiles.LEAST]
+    if set(classes) - {"k", "r", "q"}:
+        # Addresses of single elements take the registers that a large tile of a thread needs.
+        found = [t for t in found if t.tm * t.tn <= 64] or found
+    return found
 
 
 def _power(n: int) -> int:

@@ -58,6 +58,31 @@ LEAST = Tile(32, 32, 16, 4, 4)  # for a table of which no row fits
 WIDE = Tile(2, 4, 0, 2, 4)
 
 
+# What is measured, for an adapter's table or for a product of a graph that asks for it.
+CANDIDATES = (
+    Tile(128, 256, 16, 8, 16, twist=1),
+    Tile(128, 128, 16, 8, 8, twist=1),
+    Tile(128, 64, 16, 8, 8, twist=2),
+    Tile(128, 64, 16, 8, 8, twist=1),
+    Tile(128, 64, 16, 8, 8, twist=1, slices=2),
+    Tile(128, 128, 8, 8, 8),
+    Tile(128, 64, 16, 8, 4, twist=1),
+    Tile(64, 64, 32, 8, 4, twist=1),
+    Tile(64, 64, 16, 8, 4),
+    Tile(64, 64, 16, 4, 4),
+    Tile(32, 32, 16, 4, 4),
+    Tile(32, 32, 16, 4, 4, slices=4),
+    Tile(16, 16, 16, 4, 4, slices=16),
+    Tile(16, 16, 16, 4, 4, slices=8),
+)
+HALVES = (
+    Tile(128, 128, 32, 8, 4),
+    Tile(128, 64, 32, 8, 4),
+    Tile(64, 64, 32, 8, 4),
+    Tile(64, 64, 16, 8, 4),
+)
+
+
 _used: Tuning | None = None
 
 
@@ -76,6 +101,12 @@ def use(table: Tuning | None) -> None:
     """Replaces the table for the plans made from now on; None goes back to the usual one."""
     global _used
     _used = table
+
+
+def candidates(table: tuple[Tile, ...], others: tuple[Tile, ...]) -> tuple[Tile, ...]:
+    """The rows of a table, whose speed is known, and then what else could be measured."""
+    known = {tile._replace(rate=1.0, alone=1.0) for tile in table}
+    return (*table, *(tile for tile in others if tile not in known))
 
 
 def from_json(rows: dict) -> Tuning:

@@ -12,6 +12,7 @@ from ....kernels.compiled.together import fewer
 from ....plan import caps, constant, launch
 from ....plan.faults import site
 from ....plan.graphs import planned_graph
+from . import tuning
 
 _UPLOADED = {torch.float64: torch.float32}  # numbers as kernels read them
 
@@ -57,12 +58,21 @@ class Compiled:
         return tuple(places)
 
 
-def planned(call: Callable, mutated: tuple, uploads: tuple, moved: tuple, constants: Callable[[], list]) -> Callable:
+def planned(
+    call: Callable, mutated: tuple, uploads: tuple, moved: tuple, constants: Callable[[], list], measured: bool
+) -> Callable:
     """The generated function, which takes its arguments in a list and empties it, from plans. It writes to the
     arguments that are `mutated`, takes `uploads` from the host, as kernels read them, and those that it only copies
     to the device (`moved`) as they are, since a plan has no tensors of the host. It reads `constants`, which it has
-    when it is called first."""
-    run = planned_graph(lambda *args: call(list(args)), mutated, fewer)
+    when it is called first. With `measured` the tiles of its matrix products are."""
+
+    def function(*args):
+        return call(list(args))
+
+    def make(function):
+        return planned_graph(function, mutated, fewer)
+
+    run = tuning.planned(function, make) if measured else make(function)
     fixed: list | None = None
 
     def boxed(args: list):

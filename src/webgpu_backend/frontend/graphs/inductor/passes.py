@@ -21,10 +21,10 @@ _PARTS = ("frontend/graphs", "kernels/compiled", "kernels/text", "kernels/lib", 
 
 
 @cache
-def fingerprint() -> str:
-    """Of everything that generated code follows from."""
+def fingerprint(parts: tuple[str, ...] = _PARTS) -> str:
+    """Of everything that generated code follows from, or of other parts of the package."""
     found, root = sha256(), Path(webgpu_backend.__file__).parent
-    for part in _PARTS:
+    for part in parts:
         for path in sorted((root / part).rglob("*")):
             if path.suffix in (".py", ".wgsl"):
                 found.update(path.read_bytes())

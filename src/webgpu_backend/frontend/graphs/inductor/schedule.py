@@ -18,6 +18,7 @@ from torch._inductor.virtualized import V
 from .... import tensor as T
 from ....plan import caps
 from ...device import module
+from . import tuning
 from .kernel import Kernel
 from .nodes import realized
 
@@ -135,8 +136,8 @@ class Wrapper(PythonWrapperCodegen):
             tuple(i for i, name in enumerate(V.graph.graph_inputs) if name in names)
             for names in (self.uploads, self.moved - self.uploads)
         )
-        constants = ", ".join(V.graph.constants)
-        result.splice(f"\ncall = planned(call, {mutated!r}, {uploads!r}, {moved!r}, lambda: [{constants}])\n")
+        rest = f"lambda: [{', '.join(V.graph.constants)}], {tuning.asked()}"
+        result.splice(f"\ncall = planned(call, {mutated!r}, {uploads!r}, {moved!r}, {rest})\n")
 
 
 def _only_moved(name: str) -> bool:
