@@ -209,7 +209,8 @@ def big_gpu(adapter_of):
 @pytest.mark.parametrize("order", [1, 2, float("inf")])
 def test_norms_go_together_on_a_gpu(order, dtype, big_gpu):
     column = tensors(0, [*SHAPES, (70, 1001), (16384,), (16385,)], dtype)
-    count, got = dispatches(lambda: torch._foreach_norm([t.to(D) for t in column], order))
+    given = [t.to(D) for t in column]
+    count, got = dispatches(lambda: torch._foreach_norm(given, order))
     check(got, torch._foreach_norm(column, order), 1e-5 if dtype is torch.float32 else 1e-2)
     assert count < len(column) / 3
 
@@ -226,6 +227,31 @@ def test_norms_of_nan_infinity_parts_and_nothing(big_gpu):
     )
     wide = torch._foreach_norm([torch.ones(9, device=D, dtype=torch.float16)] * 2, 2, dtype=torch.float32)
     check(wide, [torch.tensor(3.0)] * 2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch._foreach_sub(x, True),
+        lambda x: torch._foreach_sub_(x, [True] * len(x)),
+        lambda x: torch._foreach_add(x, x, alpha=True),
+        lambda x: torch._foreach_norm([*x, x[0][:0]], float("inf")),
+        lambda x: torch._foreach_norm([x[0][:0].int()], float("inf")),
+    ],
+)
+def test_numbers_and_sizes_that_are_refused(call):
+    found = []
+    for device in ("cpu", D):
+        with pytest.raises(RuntimeError) as raised:
+            call([torch.ones(3, device=device), torch.ones(2, 2, device=device)])
+        found.append(str(raised.value))
+    assert found[0] == found[1]
+
+
+def test_booleans_are_numbers_elsewhere():
+    xs = tensors(0)
+    for numbers in (True, [k % 2 == 0 for k in range(len(xs))]):
+        check(torch._foreach_mul([t.to(D) for t in xs], numbers), torch._foreach_mul(xs, numbers))
 
 
 def test_clipping_gradients(big_gpu):

@@ -59,6 +59,17 @@ def _check_order(name: str, tensors: list, other) -> None:
     raise NotImplementedError("clamp is not supported for complex types")
 
 
+def _has_bool(columns: list) -> bool:
+    """Numbers that some operators refuse, which is found for each tensor; otherwise they are numbers like others."""
+    for column in columns:
+        for value in column if column.__class__ in (list, tuple) else (column,):
+            if value.__class__ is bool:
+                return True
+            if isinstance(value, torch.Tensor):
+                break
+    return False
+
+
 def _counted(kernel):
     """torch counts the changes of one tensor (a changed tensor cannot give the gradient it was kept for), and leaves
     those of a list to the kernel."""
@@ -91,7 +102,7 @@ def _listed(entry, overload, single):
         columns = [_numbers(name, value, len(given[0])) for name, value in zip(names, given)]
         if entry.aten in _ORDERS:
             _check_order(entry.aten, *columns)
-        made = together([*columns, *missing])
+        made = None if _has_bool(columns) else together([*columns, *missing])
         if made is not None:
             return None if inplace else made[0]
         count = len(given[0])
@@ -99,6 +110,8 @@ def _listed(entry, overload, single):
         results = []
         for row in rows:
             inputs, scalars = row[:n_in], (*row[n_in:], *missing)
+            if entry.check is not None:
+                entry.check(inputs, scalars)
             try:
                 if inplace:
                     run.inplace(*inputs, *scalars)

@@ -17,6 +17,11 @@ _starts: dict[tuple, torch.Tensor] = {}  # by the lists' lengths: where each ten
 def foreach_norm(self, ord=2, dtype=None):
     if not self:
         raise RuntimeError("Tensor list must have at least one tensor.")
+    if float(ord) == float("inf") and any([not t.numel() for t in self]):
+        raise RuntimeError(
+            "_foreach_norm cannot compute the infinity norm on an empty tensor because the operation does not have an "
+            "identity"
+        )
     kind = norms.KINDS.get(float(ord))
     if kind is None or len(self) < 2 or not _together(self):
         return [torch.linalg.vector_norm(t, ord, dtype=dtype) for t in self]
