@@ -182,6 +182,7 @@ SLOTS = """
     from webgpu_backend.runtime.gpu import gpu
 
     queue = gpu().queue
+    queue.hands_over = False  # interrupts are the main thread's
     dispatch, flush = queues._dispatch, queue.flush
     x = torch.arange(5.0).to("webgpu")
     (x * 2).cpu()

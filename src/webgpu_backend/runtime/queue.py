@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ..program import Caps, Program, Step, Window
-from . import binding, budget, faults, refusal, tape, transfer
+from . import binding, budget, faults, handing, refusal, tape, transfer
 from .blocks import Block, unbroken
 from .buffers import USAGE, Pool
 from .clock import Clock
@@ -111,6 +111,8 @@ class Queue:
         self.watched: dict[tuple, bytes] = {}  # kernels that may report a bad index, recorded since the last look
         self._faults: Block | None = None
         self._transfer = transfer.Transfer(self)
+        self._hand = handing.Hand(self)
+        self.hands_over = handing.pays(caps.kind)
         pool.queue = self
         pool.on_release = self.forget
         pool.log = self.log
@@ -156,13 +158,13 @@ class Queue:
                         self._end_pass()  # a pass of its own for each dispatch that is timed
                 if count >= self.limit:
                     self.grow()
-                    self.flush()
+                    self.pass_on()
                 elif x * y * z >= self.large:
                     self.large, self.limit, self.more = _NEVER, LARGE_BATCH, LARGE_MORE
-                    self.flush()
+                    self.pass_on()
                 elif perf_counter() > self.until:
                     self.span += MORE_SPAN
-                    self.flush()
+                    self.pass_on()
             except BaseException:
                 # Perhaps an interrupt between two calls into the library: nobody knows what is bound, parameters may be
                 # written that no dispatch reads, and a full batch may be left as it is.
@@ -348,15 +350,21 @@ class Queue:
 
     # -- submitting and waiting
 
+    pass_on = handing.pass_on
+
     def flush(self) -> None:
         """Submits what is recorded. A batch that is refused is done again in parts: see `refusal`."""
         with self.lock:
+            if self._hand.waiting and not self._alone:
+                self._hand.wait()
             if self.encoder is not None or self.closed or self.void:
                 self._submit()
             self.log.clear()
 
     def _submit(self) -> None:
         """An interrupt (control-C) may fall between any two calls: what is closed is kept until it is submitted."""
+        if self._hand.waiting and not self._alone:
+            self._hand.wait()
         if self.encoder is not None:
             self._close()
         while self.closed:
@@ -476,8 +484,8 @@ class Queue:
                 step, params = transfer.stored(offset, bytes(ffi.buffer(ffi.cast("char *", pointer), nbytes)))
                 self.record(step, (block,), params)
                 return
-            if self.encoder is None:
-                self.flush()  # a batch that was closed before an interrupt is not overtaken
+            if self.encoder is None or self._hand.waiting:
+                self.flush()  # a batch that was closed before an interrupt, or handed over, is not overtaken
             if self.encoder is not None and self._is_used(block):
                 if nbytes <= ARENA_BYTES - self._arena_used:
                     self._write_staged(block, offset, pointer, nbytes)

@@ -59,7 +59,7 @@ def replay(queue: Any, tape: Tape) -> bool:
                 done, left = done + count, left - count
                 if queue.count >= queue.limit:
                     queue.grow()
-                    queue.flush()
+                    queue.pass_on()
             for name, params in tape.watched.items():
                 faults.watch(queue.watched, name, params)
         except BaseException:
