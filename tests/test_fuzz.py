@@ -78,6 +78,13 @@ FOUND = {
     "an element that is set to itself": (
         False, "t15 = make((), torch.float32, 0)", "t21 = t15.view(1).unsqueeze(-1).contiguous()", "t21[0] = t15",
     ),
+    "what is filled lies as the CPU's": (
+        False, "t2 = make((33, 2), torch.int8, 908)", "t6 = t2.nonzero().bool()",
+        "t10 = t2[None, 12].diagonal(0, -1, 0)", "t16 = t10.masked_fill(t6, 2)", "t16.view(-1)[1::3] = 1",
+    ),
+    "extremes of no complex numbers": (
+        False, "t5 = make((0, 3), torch.complex64, 434)", "t7 = t5.amax(1, keepdim=True)",
+    ),
 }  # fmt: skip
 
 

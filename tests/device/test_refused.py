@@ -49,6 +49,9 @@ def first(device):
         lambda d: F.pad(half(d), (1, 1), value=1e6),
         lambda d: F.threshold(half(d), 1.0, 1e6),
         lambda d: F.hardtanh(half(d), -1e6, 1e6),
+        lambda d: torch.add(half(d), half(d), alpha=1e6),
+        lambda d: torch.addcmul(half(d), half(d), half(d), value=1e39),
+        lambda d: half(d).to(torch.complex64).fill_(1e39),
     ],
 )
 def test_numbers_too_large_for_a_float(call):
@@ -97,6 +100,14 @@ def floats(*shape, device):
         lambda d: torch.softmax(floats(2, device=d), 0, out=floats(2, device=d).int()),
         lambda d: torch.gather(floats(2, device=d), 0, first(d), out=floats(1, device=d).half()),
         lambda d: torch.masked_select(floats(2, device=d), mask(d), out=floats(2, device=d).half()),
+        lambda d: torch.neg(floats(2, device=d), out=floats(2, device=d).half()),
+        lambda d: torch.isin(floats(2, device=d), floats(2, device=d), out=floats(2, device=d)),
+        lambda d: torch.bucketize(floats(2, device=d), floats(2, device=d), out=floats(2, device=d)),
+        lambda d: torch.round(floats(2, device=d), out=floats(2, device=d).half()),
+        lambda d: torch.clamp(floats(2, device=d), 0, 1, out=floats(2, device=d).half()),
+        lambda d: torch.tril(floats(2, 2, device=d), out=floats(2, 2, device=d).half()),
+        lambda d: torch.index_select(floats(2, device=d), 0, first(d), out=floats(1, device=d).half()),
+        lambda d: torch.sort(floats(2, device=d), out=(half(d), torch.zeros(2, dtype=torch.int64, device=d)))[0],
     ],
 )
 def test_outputs_of_another_dtype(call):

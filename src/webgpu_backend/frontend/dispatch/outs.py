@@ -1,5 +1,7 @@
-"""What torch checks of `out=` before anything is written: asked of the meta device, where torch's own code runs."""
+"""What torch checks of `out=` before anything is written: asked of the CPU with zeros, and where it cannot be asked of
+the meta device, whose code is for many operators Python with words, and rules, of its own."""
 
+import re
 import warnings
 
 import torch
@@ -12,8 +14,10 @@ from ...ops.pointwise.operators import DTYPE_WORDS
 
 _passed: set[tuple] = set()
 _MOST = 4096
+_MOST_ELEMENTS = 1 << 20  # that the CPU is asked with
+_OF_DTYPES = re.compile(r"dtype|scalar type|\bcast")
 # What no other argument may share memory with.
-_ALONE = ("gather", "take", "index_select", "masked_select", "kthvalue", "linalg_cross")
+_ALONE = ("gather", "take", "index_select", "masked_select", "nonzero", "kthvalue", "linalg_cross")
 # Operators whose sizes follow from values, which the meta device does not know, and what they say.
 _WORDS = {
     **dict.fromkeys(
@@ -64,6 +68,30 @@ def _wrapped(x, argument):
     return torch.tensor(x) if isinstance(x, (int, float, complex)) and str(argument.type) == "Tensor" else x
 
 
+def _taken_by_cpu(overload, args: list, kwargs: dict) -> bool:
+    """Whether the CPU takes zeros of these dtypes; raises what it says of them otherwise."""
+    leaves = tree_leaves((args, kwargs))
+    elements = sum([x.numel() for x in leaves if isinstance(x, torch.Tensor)])
+    if elements > _MOST_ELEMENTS or any([isinstance(x, torch.Generator) for x in leaves]):
+        return False
+    try:
+        with torch.random.fork_rng(devices=[]):
+            overload(*tree_map(_zeros, args), **tree_map(_zeros, kwargs))
+    except NotImplementedError:  # what the CPU has no kernel for may have one here
+        return False
+    except RuntimeError as error:
+        if _OF_DTYPES.search(str(error)):  # else it is the zeros that do not fit
+            raise
+        return False
+    return True
+
+
+def _zeros(x):
+    if isinstance(x, torch.Tensor):
+        return torch.zeros(x.shape, dtype=x.dtype)
+    return torch.device("cpu") if isinstance(x, torch.device) else x
+
+
 def check_dtypes(overload, args: tuple, kwargs: dict) -> None:
     """Raises torch's error for outputs of a dtype that its operator does not write to."""
     tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
@@ -81,7 +109,8 @@ def check_dtypes(overload, args: tuple, kwargs: dict) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that outputs are resized is told when they are
-            overload(*tree_map(_outline, given), **tree_map(_outline, kwargs))
+            if not _taken_by_cpu(overload, given, kwargs):
+                overload(*tree_map(_outline, given), **tree_map(_outline, kwargs))
     except NotImplementedError:  # no code for that device: `check_results` has a rule for any operator
         pass
     except RuntimeError as error:

@@ -200,6 +200,8 @@ def _choice_kernel(choice: Choice, overload, outs: list[str], inplace: bool):
             if inplace:
                 return run.inplace(*inputs, *scalars)
             if targets:
+                if any([t.dtype is not getattr(inputs[0], "dtype", None) for t in targets]):
+                    check_dtypes(overload, args, {**kwargs, **dict(zip(outs, targets))})
                 return run.into((*inputs, *scalars), targets)
             return run(*inputs, *scalars)
         except Unsupported:

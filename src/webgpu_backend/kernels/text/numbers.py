@@ -6,6 +6,7 @@ from struct import Struct, error, pack
 _F32, _F64, _U32, _U64 = Struct("<f"), Struct("<d"), Struct("<I"), Struct("<Q")
 _BITS = {"uint8": 8, "int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+_LARGEST["complex64"] = _LARGEST["float32"]
 _WORDS = {"i64": 2, "u64": 2, "n64": 2, "nu64": 2, "c64": 2, "f64": 2, "c128": 4}  # of a carrier; others have one
 
 
@@ -27,9 +28,10 @@ def check(value, dtype: str) -> None:
         fits = low <= value.real <= high or (low == 0 and value.__class__ is int and -high <= value < 0)
     else:
         large = _LARGEST.get(dtype)
-        fits = large is None or not large < abs(value.real) < float("inf")
+        fits = large is None or not any([large < abs(x) < float("inf") for x in (value.real, value.imag)])
     if not fits or (value.imag and not dtype.startswith("complex")):
         name = {"int32": "int", "bool": "bool", "float32": "float", "float64": "double", "float16": "c10::Half"}
+        name["complex64"] = "c10::complex<float>"
         name = name.get(dtype, "c10::BFloat16" if dtype == "bfloat16" else f"{dtype}_t")
         raise RuntimeError(f"value cannot be converted to type {name} without overflow")
 

@@ -4,6 +4,7 @@ import torch
 
 from ... import tensor as T
 from ...kernels.indexing import compact, masks
+from ...kernels.layout import contiguous_strides
 from ...kernels.pointwise.elementwise import Spec
 from ...plan import caps, launch, planned
 from ...plan.faults import site
@@ -16,7 +17,16 @@ from . import oversize
 from .scatter import apart
 
 _SPEC = Spec("masked_fill", "where(b, c, a)", ("a", "b", "c"), (), (("b", "bool"), ("c", "T")), checked=True)
-_fill = Elementwise(Pointwise("masked_fill", _SPEC, "none"))
+
+
+class _Filled(Elementwise):
+    """torch fills a contiguous copy, however the tensor and the mask lie."""
+
+    def _strides(self, tensors, shape):
+        return contiguous_strides(shape)
+
+
+_fill = _Filled(Pointwise("masked_fill", _SPEC, "none"))
 
 
 class _Found:

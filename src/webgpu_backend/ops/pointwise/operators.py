@@ -4,6 +4,7 @@ import warnings
 
 import torch
 
+from ...kernels.text.numbers import check as check_number
 from ..table import autocast, binary, choose, custom, expression, ternary, unary
 from .elementwise import _scalar_name, runner
 
@@ -27,6 +28,14 @@ def _check_alpha(inputs, scalars):
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
     if isinstance(alpha, float) and not (result.is_floating_point or result.is_complex):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    check_number(alpha, str(result).removeprefix("torch."))
+
+
+def _check_value(inputs, scalars):
+    """A factor of products, which the CPU computes in float32 for shorter floats."""
+    result = torch.result_type(*inputs[:2])
+    wide = torch.float32 if result in (torch.float16, torch.bfloat16) else result
+    check_number(scalars[0], str(wide).removeprefix("torch."))
 
 
 def _no_bool(inputs):
@@ -327,8 +336,10 @@ for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh
 
 # selection, bounds and mixing
 ternary("where", "where(a, b, c)", types={"a": "bool"}, admit=_condition)
-ternary("addcmul", "a + value * b * c", scalars=("value",), autocast="widest")
-ternary("addcdiv", "a + value * b / c", scalars=("value",), admit=_no_whole_quotient, autocast="widest")
+ternary("addcmul", "a + value * b * c", scalars=("value",), check=_check_value, autocast="widest")
+ternary(
+    "addcdiv", "a + value * b / c", scalars=("value",), check=_check_value, admit=_no_whole_quotient, autocast="widest"
+)
 ternary("lerp", "where(abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c))", admit=_lerp_dtypes)
 binary("clamp_min", "max(a, b)", checked=True)
 binary("clamp_max", "min(a, b)", checked=True)

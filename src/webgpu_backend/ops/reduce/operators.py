@@ -253,8 +253,10 @@ def _refuse_empty(self, dim, name: str) -> None:
 def _register_extremes(kind: str) -> None:
     @custom(f"a{kind}")
     def values(self, dim=(), keepdim=False):
-        compute = _ordered(self.dtype, f"a{kind}")
         _refuse_empty(self, dim, f"a{kind}")
+        if self.is_complex() and not self.numel():  # without order, but of nothing: the CPU takes them
+            return self.sum(dim, keepdim)
+        compute = _ordered(self.dtype, f"a{kind}")
         return _extreme(kind, compute)((self,), dim, keepdim, compute, (self.dtype,))[0]
 
     @custom(kind)
@@ -265,8 +267,8 @@ def _register_extremes(kind: str) -> None:
 
     @custom(f"{kind}.dim")
     def by_dim(self, dim, keepdim=False):
-        compute = _ordered(self.dtype, kind)
         _refuse_empty(self, dim, kind)
+        compute = _ordered(self.dtype, kind)
         run = _located(kind, compute, "values, indices")
         return run((self,), dim, keepdim, compute, (self.dtype, torch.int64))
 
@@ -285,13 +287,13 @@ _register_extremes("min")
 def aminmax(self, *, dim=None, keepdim=False):
     if self.is_complex() and not self.dim() and dim is not None:
         raise RuntimeError(f"aminmax not implemented for {dtype_name(self.dtype)}")
-    compute = _ordered(self.dtype, "aminmax")
     if not self.numel():
         if dim is None:
             raise RuntimeError(
                 "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
             )
         _refuse_empty(self, dim, "aminmax")
+    compute = _ordered(self.dtype, "aminmax")
     return _extremes(compute)((self,), dim, keepdim, compute, (self.dtype, self.dtype))
 
 

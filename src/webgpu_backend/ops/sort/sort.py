@@ -176,6 +176,8 @@ def topk(self, k, dim=-1, largest=True, sorted=True):
     shape = list(self.shape)
     if shape:
         shape[dim] = k
+    else:
+        k = 1  # the number itself, also where none is asked for, as on the CPU
     if not x.numel() or not k:
         return T.empty(shape, self.dtype), T.empty(shape, torch.int64)
     sizes = blocks_of(x.shape, dim)
