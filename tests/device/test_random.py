@@ -31,7 +31,7 @@ def test_uniform(dtype):
     assert 0 <= x.min() and x.max() < 1
     close(x, 0.5 - {torch.bfloat16: 2**-9}.get(dtype, 0), math.sqrt(1 / 12))
     y = torch.empty(N, device=D, dtype=dtype).uniform_(-3, 5)
-    close(y, 1 - {torch.bfloat16: 2**-6}.get(dtype, 0), 8 * math.sqrt(1 / 12))
+    close(y, 1 - {torch.bfloat16: 2**-7}.get(dtype, 0), 8 * math.sqrt(1 / 12))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -317,6 +317,15 @@ def test_uniform_in_half_precision_takes_all_values():
         assert 0.8 < ours.unique().numel() / theirs.unique().numel() < 1.25
         assert ours.min() >= 0 and ours.max() < 1
         close(ours.float(), 0.5, 12**-0.5)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("low,high", [(-1, 1), (-100, 100), (-2, -1), (1, 2), (0.1, 0.3), (-0.3, -0.1), (2, 2)])
+def test_uniform_between_takes_all_values(dtype, low, high):
+    """Those between, as close as the dtype has them: numbers were cut off before they were scaled."""
+    ours, theirs = [torch.empty(20000, dtype=dtype, device=d).uniform_(low, high).cpu() for d in (D, "cpu")]
+    assert 0.9 < ours.unique().numel() / theirs.unique().numel() < 1.1
+    assert ours.min() >= torch.tensor(low).to(dtype) and (ours.max().item() < high or low == high)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

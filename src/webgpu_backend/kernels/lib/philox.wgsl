@@ -45,6 +45,15 @@ fn philox_uniform_f32(x: u32) -> f32 {
   return f32(x >> 8u) * 0x1p-24f;
 }
 
+// [low, high) with the bits `held`: cut down to them, since a shorter dtype would round up to high; float32's own
+// rounding may reach it too, and is low instead, as in torch.
+fn philox_between(x: u32, low: f32, high: f32, held: u32) -> f32 {
+  let v = philox_uniform_f32(x) * (high - low) + low;
+  let bits = bitcast<u32>(v);
+  let cut = bitcast<f32>(select(bits, bits + ~held, v < 0.0) & held);
+  return select(max(cut, low), low, v >= high);
+}
+
 // (0, 1] with 24 bits.
 fn philox_open_f32(x: u32) -> f32 {
   return f32((x >> 8u) + 1u) * 0x1p-24f;

@@ -12,11 +12,8 @@ from ..text.expression import convert
 from ..text.numbers import packed
 from ..text.render import Binding, render_program
 
-# Cut off to what a float dtype holds, which would else round up to 1.
-_UNIFORM = {
-    "float16": "bitcast<f32>(bitcast<u32>(philox_uniform_f32({w})) & 0xffffe000u)",
-    "bfloat16": "bitcast<f32>(bitcast<u32>(philox_uniform_f32({w})) & 0xffff0000u)",
-}
+# The bits of float32 that a shorter dtype holds.
+_HELD = {"float16": "0xffffe000u", "bfloat16": "0xffff0000u"}
 _PAIRS = ("normal2_a.x", "normal2_a.y", "normal2_b.x", "normal2_b.y")
 _NORMAL = (
     "let normal2_a = philox_normal2(bits.x, bits.y);",
@@ -26,7 +23,8 @@ _NORMAL = (
 
 @dataclass(frozen=True)
 class Distribution:
-    """`lane` is one element's text: {w} its word, {z} its normal, {a} {b} its inputs, {base} a counter of its own."""
+    """`lane` is one element's text: {w} its word, {z} its normal, {a} {b} its inputs, {base} a counter of its own,
+    {held} the bits of float32 that its dtype has."""
 
     name: str
     lane: str
@@ -38,7 +36,7 @@ class Distribution:
 
 
 DISTRIBUTIONS: dict[str, Distribution] = {d.name: d for d in (
-    Distribution("uniform", "{uniform} * (p.b - p.a) + p.a", scalars=2),
+    Distribution("uniform", "philox_between({w}, p.a, p.b, {held})", scalars=2),
     Distribution("uniform64", "philox_uniform_f64({w}, {v})", "f64", wide=True),
     Distribution("normal", "{z} * p.b + p.a", scalars=2),
     Distribution("log_normal", "philox_log_normal({z}, p.a, p.b)", scalars=2),
@@ -80,7 +78,7 @@ def _program(name: str, dtype_name: str, caps: Caps) -> Program:
         read, lanes[letter] = elements.read4(FLOAT32, letter, "g", f"x_{letter}", caps)
         lines += read
     bindings.append(("out", "read_write", elements.array_type(dtype, "v", caps)))
-    if "{w}" in d.lane or "{z}" in d.lane or "{uniform}" in d.lane:
+    if "{w}" in d.lane or "{z}" in d.lane:
         lines.append("let bits = philox(counter, key);")
     if d.wide:
         lines.append("let more = philox(vec4<u32>(counter.xy, 1u, 0u), key);")
@@ -90,9 +88,8 @@ def _program(name: str, dtype_name: str, caps: Caps) -> Program:
     if "{z}" in d.lane:
         lines += _NORMAL
     for k, (w, v) in enumerate(words):
-        uniform = _UNIFORM.get(dtype.name, "philox_uniform_f32({w})").format(w=w)
         text = d.lane.format(
-            w=w, v=v, z=_PAIRS[k], uniform=uniform, low="vec2<u32>(p.low_x, p.low_y)",
+            w=w, v=v, z=_PAIRS[k], held=_HELD.get(dtype.name, "0xffffffffu"), low="vec2<u32>(p.low_x, p.low_y)",
             high="vec2<u32>(p.high_x, p.high_y)", base=f"vec4<u32>(counter.xy, {k}u, 0u)",
             **{letter: four[k] for letter, four in lanes.items()},
         )  # fmt: skip
