@@ -160,6 +160,13 @@ class Writer:
                 return found
         return self.number(x)
 
+    def apart(self, y: str, x: str) -> str:
+        """y, or a copy where x lies otherwise on its memory: torch says nothing of elements that are read and written
+        in one call, but by themselves."""
+        a, b = self.tensors[y], self.tensors[x]
+        shared = a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+        return f"{y}.clone()" if shared and _place(a) != _place(b) else y
+
     def number(self, x: str) -> str:
         dtype = self.tensors[x].dtype
         if dtype is torch.bool:
@@ -171,6 +178,10 @@ class Writer:
 
 class Abandoned(Exception):
     """A program that has done what no device defines."""
+
+
+def _place(t: torch.Tensor) -> tuple:
+    return t.storage_offset(), t.shape, t.stride()
 
 
 def _overlaps(t: torch.Tensor) -> bool:
@@ -376,7 +387,7 @@ def indices(w: Writer, x: str):
 
 def inplace(w: Writer, x: str):
     y = w.pick(lambda t: _broadcasts(t.shape, w.tensors[x].shape)) if not w.dice.chance(3) else None
-    y = y or w.number(x)
+    y = w.apart(y, x) if y else w.number(x)
     number = w.number(x)
     return w.dice.pick((
         f"{x}.add_({y})", f"{x}.mul_({y})", f"{x}.sub_({y}, alpha=2)", f"{x}.fill_({number})", f"{x}.zero_()",
@@ -394,7 +405,7 @@ def indexed_write(w: Writer, x: str):
     n, first = t.shape[a], t.shape[0]
     y = w.pick(lambda o: o.dtype == t.dtype and _broadcasts(o.shape, t.shape[1:]) and o.dim() < t.dim()) or number
     if y in w.tensors and w.tensors[y].untyped_storage().data_ptr() == t.untyped_storage().data_ptr():
-        y = f"{y}.clone()"  # torch says nothing of elements that are read and written in one call
+        y = f"{y}.clone()"
     mask = w.exact(lambda o: o.dtype is torch.bool and o.shape == t.shape)
     options = [
         f"{x}[{d.below(first)}] = {y}", f"{x}[1:] = {y}", f"{x}[..., ::2] = {number}", f"{x}[::2].add_({number})",
