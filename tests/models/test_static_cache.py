@@ -1,11 +1,16 @@
 """transformers' generate with a cache of fixed size, which compiles the model for one token by itself."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
 from tests import needs
+from tests.device._adapter import kernels_of
 from webgpu_backend import env
+from webgpu_backend.plan import cache
+from webgpu_backend.runtime.gpu import gpu
 
 transformers = needs.package("transformers")
 D = "webgpu"
@@ -30,3 +35,29 @@ def test_generate_compiles_itself(way, monkeypatch):
     fixed = model.generate(ids, cache_implementation="static", **asked)
     assert torch.equal(growing.cpu(), fixed.cpu())
     assert 1 <= counters["stats"]["unique_graphs"] <= 2  # one for all tokens, or one more when sizes have changed
+
+
+def test_dispatches_of_a_layer(monkeypatch):
+    """With a GPU's kernels: products with their norms, rotation with writes to the cache, attention, product, two more;
+    what the layers share and the product of the logits are two."""
+    monkeypatch.setattr(env, "COMPILE", "inductor")
+    monkeypatch.setattr(gpu(), "caps", replace(gpu().caps, kind="gpu"))
+    cache.clear()
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    config = transformers.Qwen2Config(
+        vocab_size=256, hidden_size=128, intermediate_size=192, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, eos_token_id=None,
+    )  # fmt: skip
+    model = transformers.Qwen2ForCausalLM(config).eval()
+    ids = torch.randint(0, 256, (1, 5))
+    asked = dict(max_new_tokens=6, min_new_tokens=6, do_sample=False, pad_token_id=0)
+    expected = model.generate(ids, **asked)
+    model.to(D)
+    found = model.generate(ids.to(D), cache_implementation="static", **asked)
+    assert torch.equal(found.cpu(), expected)
+    names = kernels_of(lambda: model.generate(ids.to(D), cache_implementation="static", **asked))
+    cache.clear()
+    chosen = [i for i, name in enumerate(names) if name.startswith("argmax")]
+    token = [n for n in names[chosen[-2] + 1 : chosen[-1]] if n.startswith(("wgsl_", "attention"))]
+    assert len(token) == 3 * 6 + 2, token

@@ -20,7 +20,9 @@ from .product import (
     array_of,
     class_of,
     epilogue_key,
+    epilogue_name,
     epilogue_text,
+    finisher_bindings,
     scalar_bytes,
     store_mode,
     words_of,
@@ -59,15 +61,14 @@ def plan(q: Product, limit: float, caps: Caps, only: tuple[Tile, ...] = ()) -> P
     total = batch * tiles_m * tiles_n
     epilogue = epilogue_key(q)
     store = store_mode(q.out, q.n, caps)
-    program = _program(q.out.dtype, q.c.dtype if q.c else None, store, epilogue, q.act, tile, caps)
+    program = _program(q.out.dtype, q.finishers[0], store, epilogue, q.act, tile, caps)
     words = [q.m, q.n, depth, q.inner, tiles_m, tiles_n, total]
     for _, _, wide, outer, inner in panels:
         words += [wide // 4, outer // 4, inner // 4]
     words += words_of(q.out, store)
-    if q.c is not None:
-        words += words_of(q.c)
+    words += [word for x in q.finishing for word in words_of(x)]
     params = packed(words) + scalar_bytes(q, epilogue, "f32")
-    bindings = ("pa", "pb", *(("c",) if q.c is not None else ()), "out")
+    bindings = ("pa", "pb", *q.finishers[1], "out")
     steps = (_pack(q, depth, tile, panels, caps), Step(program, params, spread(total, caps), bindings))
     return Plan(steps, {"pa": 2 * panels[0][0], "pb": 2 * panels[1][0]})
 
@@ -124,15 +125,15 @@ def _pack_program(dtype: DType, orders: str, caps: Caps) -> Program:
 
 
 @cache
-def _program(out_dtype, c_dtype, store, epilogue, act, tile: Tile, caps: Caps) -> Program:
-    more, functions = epilogue_text(epilogue, act, "f32", c_dtype, caps)
+def _program(out_dtype, finishers, store, epilogue, act, tile: Tile, caps: Caps) -> Program:
+    more, functions = epilogue_text(epilogue, act, "f32", finishers, caps)
     fields = ["m", "n", "k", "inner", "tiles_m", "tiles_n", "total", *(f"{x}_{s}" for x in "ab" for s in "wbi")]
     bindings = [("a_in", "read", "array<vec4<f16>>"), ("b_in", "read", "array<vec4<f16>>")]
-    if c_dtype is not None:
-        bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
+    bindings += finisher_bindings(finishers, caps)
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
     return render_program(
-        f"matmul_half_{tile.bm}x{tile.bn}_{out_dtype.short}{store}_{epilogue}{act}", "matmul/halves.wgsl",
+        f"matmul_half_{tile.bm}x{tile.bn}_{out_dtype.short}{store}_{epilogue_name(epilogue, act)}",
+        "matmul/halves.wgsl",
         [*fields, *(f"o_{s}" for s in "omnbi"), *more], bindings, caps, declarations=functions,
         finishes=bool(functions), store=store, t=tile, chunk=CHUNK, type="f32",
         write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),

@@ -17,6 +17,7 @@ from . import digits, few_rows, halves, measured, padded, tiles
 from .measured import Choice
 from .product import (
     BUFFERS,
+    FINISHED,
     GATHER_FIELDS,
     QUANTISED,
     Matrix,
@@ -24,7 +25,9 @@ from .product import (
     array_of,
     class_of,
     epilogue_key,
+    epilogue_name,
     epilogue_text,
+    finisher_bindings,
     numbered,
     scalar_bytes,
     store_mode,
@@ -44,9 +47,10 @@ SUMS = {"f32": FLOAT32, "i32": INT32, "i64": INT64, "n64": INT64, "c64": COMPLEX
 
 
 def plan(product: Product, caps: Caps) -> Plan:
-    """Plans a product with at least one output element and k > 0, over a, b, the scales of a quantised b, c (if
-    there is one) and the output."""
-    return numbered(_named(product, caps), QUANTISED if product.blocks else BUFFERS)
+    """Plans a product with at least one output element and k > 0, over a, b, the scales of a quantised b, c and d (if
+    there are any; c has a place always) and the output."""
+    names = QUANTISED if product.blocks else FINISHED if product.d else BUFFERS
+    return numbered(_named(product, caps), names)
 
 
 def _named(product: Product, caps: Caps) -> Plan:
@@ -178,7 +182,7 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
     store = store_mode(target, q.n, caps)
     program = _program(
         "few_rows" if vector else "tiled" if tile.bk else "direct",
-        q.a.dtype, q.b.dtype, target.dtype, q.c.dtype if q.c and epilogue != "none" else None,
+        q.a.dtype, q.b.dtype, target.dtype, q.finishers[0] if epilogue != "none" else (None, None),
         a_class, b_class, store, epilogue, q.act if epilogue != "none" else "",
         (_power(q.m), lay) if vector else tile, q.summed, bool(q.gather and q.gather.flat),
         q.gather is not None and carry in ("f32", "f64"),
@@ -194,9 +198,8 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
         bindings.append("s")
     if epilogue != "none":
         tail = scalar_bytes(q, epilogue, carry)
-        if q.c is not None:
-            words += words_of(q.c)
-            bindings.append("c")
+        words += [word for x in q.finishing for word in words_of(x)]
+        bindings += q.finishers[1]
     params = packed(words) + tail
     if q.gather:
         params += packed(q.gather.words())
@@ -285,7 +288,7 @@ def _program(
     a_dtype,
     b_dtype,
     out_dtype,
-    c_dtype,
+    finishers,
     a_class,
     b_class,
     store,
@@ -300,7 +303,7 @@ def _program(
     caps,
 ) -> Program:
     carry, gather = carrier(a_dtype, caps), b_class in "gtuw"
-    more, functions = epilogue_text(epilogue, act, carry, c_dtype, caps)
+    more, functions = epilogue_text(epilogue, act, carry, finishers, caps)
     fields = [*_HEAD, *(f"{x}_{s}" for x in "ab" for s in ("o", "r", "k", "b", "i"))]
     fields += [*(f"o_{s}" for s in ("o", "m", "n", "b", "i", "s")), *more]
     fields += [*(GATHER_FIELDS if gather else ()), *(formats.FIELDS if blocks else ())]
@@ -308,8 +311,7 @@ def _program(
     bindings = [(f"{x}_in", "read", array_of(dtypes[x], c, caps)) for x, c in (("a", a_class), ("b", b_class))]
     if blocks:
         bindings[1:] = formats.bindings(blocks, caps)
-    if c_dtype is not None:
-        bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
+    bindings += finisher_bindings(finishers, caps)
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
     words = replace(caps, f16=False) if b_class in "8o" else caps
     if kind == "few_rows":
@@ -327,7 +329,7 @@ def _program(
         tag = f"{blocks.format}_{blocks.dtype.short}_{tag}"
     operands = f"{a_dtype.short}{a_class}_{b_dtype.short}{b_class}_{out_dtype.short}{store}"
     return render_program(
-        f"matmul_{tag}_{operands}_{epilogue}{act}", f"matmul/{kind}.wgsl", fields, bindings, caps,
+        f"matmul_{tag}_{operands}_{epilogue_name(epilogue, act)}", f"matmul/{kind}.wgsl", fields, bindings, caps,
         declarations=[*elements.wideners((a_dtype, b_dtype), words), *functions],
         type=wgsl_type(carry), zero=literal(0, carry), finishes=bool(functions),
         a_class=a_class, b_class=b_class, store=store, summed=summed,
@@ -353,29 +355,26 @@ def _mad(carry: str, acc: str, a: str, b: str, caps: Caps) -> str:
 def _finish(product: Product, splits: int, batch: int, carry: str, caps: Caps) -> Step:
     """The sum of a split's parts, with the epilogue."""
     epilogue = epilogue_key(product)
-    c = product.c
+    dtypes, names = product.finishers
     count = batch * product.m * product.n
     vector = count % 4 == 0 and carry in ("f32", "i32")
-    program = _finish_program(product.out.dtype, c.dtype if c else None, epilogue, product.act, carry, vector, caps)
+    program = _finish_program(product.out.dtype, dtypes, epilogue, product.act, carry, vector, caps)
     inner = 1 if product.summed else product.inner
     words = [product.m, product.n, inner, count, splits, product.out.offset // 4]
-    if c is not None:
-        words += words_of(c)
+    words += [word for x in product.finishing for word in words_of(x)]
     params = packed(words) + scalar_bytes(product, epilogue, carry)
-    bindings = ("part", "c", "out") if c is not None else ("part", "out")
-    return Step(program, params, spread(-(-count // 256), caps), bindings)
+    return Step(program, params, spread(-(-count // 256), caps), ("part", *names, "out"))
 
 
 @cache
-def _finish_program(out_dtype, c_dtype, epilogue, act, carry, vector, caps) -> Program:
+def _finish_program(out_dtype, finishers, epilogue, act, carry, vector, caps) -> Program:
     part = SUMS[carry]
-    more, functions = epilogue_text(epilogue, act, carry, c_dtype, caps)
+    more, functions = epilogue_text(epilogue, act, carry, finishers, caps)
     bindings = [("part", "read", elements.array_type(part, "v" if vector else "e", caps))]
-    if c_dtype is not None:
-        bindings.append(("c_in", "read", elements.array_type(c_dtype, "e", caps)))
+    bindings += finisher_bindings(finishers, caps)
     bindings.append(("out", "read_write", elements.array_type(out_dtype, "v", caps)))
     return render_program(
-        f"matmul_finish_{carry}_{out_dtype.short}_{epilogue}{act}", "matmul/finish.wgsl",
+        f"matmul_finish_{carry}_{out_dtype.short}_{epilogue_name(epilogue, act)}", "matmul/finish.wgsl",
         ["m", "n", "inner", "count", "splits", "o_o", *more], bindings, caps, declarations=functions,
         type=wgsl_type(carry), zero=literal(0, carry), finishes=bool(functions), vector=vector,
         add=Emitter({"x": carry, "y": carry}, {}, caps.i64).expression("x + y", carry),

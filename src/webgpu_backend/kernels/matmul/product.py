@@ -5,6 +5,7 @@ A row-major and a transposed operand differ only in their strides, so neither is
 """
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import NamedTuple
 
 from ...dtypes import DType
@@ -61,7 +62,10 @@ GATHER_FIELDS = [
 
 @dataclass(frozen=True)
 class Product:
-    """out[o, i] = act(alpha * a[o, i] b[o, i]^T + beta * c[o, i]); with `summed`, added up over the inner batch i."""
+    """out[o, i] = act(alpha * a[o, i] b[o, i]^T + beta * c[o, i]); with `summed`, added up over the inner batch i.
+
+    `act` is one of `ACTS`, or statements over r, which is what it is applied to, and over an element of `d`.
+    """
 
     m: int
     n: int
@@ -78,17 +82,30 @@ class Product:
     act: str = ""
     gather: Gather | None = None  # how to read b, whose strides then are of its batches only
     blocks: Blocks | None = None  # b is quantised: its offset and the stride of its rows are in pieces of 32 codes
+    d: Matrix | None = None
 
     def swapped(self) -> "Product":
         """The transposed product, which is the same numbers."""
         flip = lambda x: x and x._replace(row=x.col, col=x.row)  # noqa: E731
         return Product(
             self.n, self.m, self.k, self.b, self.a, flip(self.out), flip(self.c), self.outer, self.inner, self.summed,
-            self.alpha, self.beta, self.act,
+            self.alpha, self.beta, self.act, d=flip(self.d),
         )  # fmt: skip
+
+    @property
+    def finishing(self) -> list[Matrix]:
+        """What the epilogue reads."""
+        return [x for x in (self.c, self.d) if x is not None]
+
+    @property
+    def finishers(self) -> tuple:
+        """The dtypes of c and d, None for what is not there, and the names of those that are."""
+        dtypes = tuple([None if x is None else x.dtype for x in (self.c, self.d)])
+        return dtypes, tuple([name for name, x in zip("cd", (self.c, self.d)) if x is not None])
 
 
 BUFFERS = ("a", "b", "c", "out")
+FINISHED = ("a", "b", "c", "d", "out")
 QUANTISED = ("a", "b", "s", "c", "out")
 
 
@@ -147,32 +164,41 @@ ACTS = {"": "", "relu": "max(r, 0.0)", "gelu": "0.5 * r * (1.0 + erf(r * 0.70710
 _EPILOGUES = {"plain": "v", "scaled": "v * alpha", "bias": "v + c", "bias_scaled": "v * alpha + c * beta"}
 
 
+def epilogue_name(epilogue: str, act: str) -> str:
+    return f"{epilogue}{act if act in ACTS else '_' + sha256(act.encode()).hexdigest()[:8]}"
+
+
 def epilogue_text(
-    epilogue: str, act: str, carry: str, c_dtype: DType | None, caps: Caps
+    epilogue: str, act: str, carry: str, dtypes: tuple[DType | None, DType | None], caps: Caps
 ) -> tuple[list[str], list[str]]:
-    """Parameter fields, and the function `epilogue` that finishes one element; none where nothing is left to do."""
+    """Parameter fields, and the function `epilogue` that finishes one element; none where nothing is left to do.
+    `dtypes` are of c and d."""
     if epilogue == "none" or (epilogue == "plain" and not act):
         return [], []
-    fields, texts, types = [], {}, {"v": carry}
-    if c_dtype is not None:
-        fields += [f"c_{s}" for s in ("o", "m", "n", "b", "i")]
-        types["c"] = carry
-    names = ["alpha"] + (["beta"] if c_dtype is not None else []) if epilogue.endswith("scaled") else []
-    for name in names:
+    fields, texts, types, lines = [], {}, {"v": carry}, []
+    for name, dtype in zip("cd", dtypes):
+        if dtype is not None:
+            fields += [f"{name}_{s}" for s in ("o", "m", "n", "b", "i")]
+            types[name] = carry
+            at = f"p.{name}_o + m * p.{name}_m + n * p.{name}_n + ob * p.{name}_b + ib * p.{name}_i"
+            lines.append(f"let at_{name} = {at};")
+            lines.append(f"let {name} = {elements.read(dtype, f'{name}_in', f'at_{name}', caps)};")
+    for name in (["alpha"] + (["beta"] if dtypes[0] is not None else [])) if epilogue.endswith("scaled") else []:
         fields += scalar_fields(name, carry)
         texts[name] = scalar_text(name, carry)
         types[name] = carry
     source = _EPILOGUES[epilogue]
     if act:
-        source = f"r = {source}\n{ACTS[act]}"
-    lines = []
-    if c_dtype is not None:
-        lines = ["let at = p.c_o + m * p.c_m + n * p.c_n + ob * p.c_b + ib * p.c_i;"]
-        lines.append(f"let c = {elements.read(c_dtype, 'c_in', 'at', caps)};")
+        source = f"r = {source}\n{ACTS.get(act, act)}"
     lines += Emitter(types, texts, caps.i64).program(source, [("out0", carry)])
     body = "\n    ".join([*lines, "return out0;"])
     t = wgsl_type(carry)
     return fields, [f"fn epilogue(v: {t}, m: u32, n: u32, ob: u32, ib: u32) -> {t} {{\n    {body}\n}}"]
+
+
+def finisher_bindings(dtypes: tuple[DType | None, DType | None], caps: Caps) -> list[tuple[str, str, str]]:
+    found = [(name, dtype) for name, dtype in zip("cd", dtypes) if dtype is not None]
+    return [(f"{name}_in", "read", elements.array_type(dtype, "e", caps)) for name, dtype in found]
 
 
 def array_of(dtype: DType, class_: str, caps: Caps) -> str:

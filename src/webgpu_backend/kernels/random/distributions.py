@@ -133,6 +133,17 @@ def _dropout(dtype_name: str, caps: Caps) -> Program:
     return _rendered(f"dropout_{dtype.short}", ["p: f32", "scale: f32", "a_o"], bindings, lines, caps)
 
 
+def plan_place(caps: Caps) -> Step:
+    """Four words: the key and the place of a stream."""
+    return Step(_place(caps), bytes(16), (1, 1, 1), draw=0)
+
+
+@cache
+def _place(caps: Caps) -> Program:
+    bindings = [("out", "read_write", "array<u32>")]
+    return render_program("random_place", "random/place.wgsl", _STREAM[2:], bindings, caps)
+
+
 _STREAM = ["n", "o", "key_x", "key_y", "at_x", "at_y"]
 
 

@@ -24,8 +24,8 @@ from ....kernels.compiled.program import TILE, Source, lanes_kept, longest_kept
 from ....kernels.layout import WORKGROUP
 from ....kernels.text.expression import literal
 from ....plan import caps
-from . import printer, reductions
-from .pieces import Four, Segment, reads_along, walked_once
+from . import draws, printer, reductions
+from .pieces import Drawn, Four, Segment, reads_along, walked_once
 from .values import Values, as_carrier, carrier_of, computed, named, type_of
 
 _MARK = "//loop "
@@ -78,6 +78,8 @@ class Kernel(SIMDKernel):
         self.types: dict[str, str] = {}  # of variables, in the text
         self.rounded: dict[torch.dtype, set[str]] = defaultdict(set)  # variables that such a dtype holds exactly
         self.segments: list[Segment] = []
+        self.streams: dict[str, tuple[str, int]] = {}  # variables that stand for a place in a stream of random words
+        self.indices: dict[str, sympy.Expr] = {}  # what variables that are indices were made of
         self.keeping = self._keeps()  # so many threads to a row
         self.turns = -(-int(self._root().numel) // (4 * self.keeping)) if self.keeping else 0
 
@@ -239,6 +241,29 @@ class Kernel(SIMDKernel):
             self.loads4[operand, text] = four
         self._use(operand, "R")
         return self.cse.generate(self.loads, f"{four.name}[lane4]", dtype=computed(dtype))
+
+    def stream(self, name: str, place: int) -> CSEVariable:
+        """Stands for a buffer that has a stream's key and place, and for a place so many counters further on."""
+        found = named(f"{place}", torch.int32)
+        self.streams[found.name] = (name, place)
+        return found
+
+    def random(self, kind: str, stream: CSEVariable, index: CSEVariable) -> CSEVariable:
+        """The random number of an element: see `draws`."""
+        name, place = self.streams[stream.name]
+        operand = self.args.input(name)
+        self._use(operand, "r")
+        function = draws.emit(self, kind, operand)
+        expr = self.indices.get(index.name)
+        base = None if expr is None else self._by_fours(expr, torch.float32)
+        if base is None:
+            return named(f"{function}({place}u + u32({index}) / 4u)[u32({index}) % 4u]", torch.float32)
+        text = printer.text(self.rename_indexing(base))
+        four = self.loads4.get((function, place, text))
+        if four is None:
+            four = Drawn(function, place, text, f"four{next(self.numbers)}", name)
+            self.loads4[function, place, text] = four
+        return self.cse.generate(self.loads, f"{four.name}[lane4]", dtype=torch.float32)
 
     def store(self, name: str, index: sympy.Expr, value: CSEVariable, mode=None) -> None:
         operand, index = self.args.output(name), self.prepare_indexing(index)
@@ -416,7 +441,7 @@ class Kernel(SIMDKernel):
     def _ahead(self) -> list[str]:
         """What is loaded before all loops."""
         return [
-            f"let {four.name}_{turn} = read4_{four.operand}({four.base} + ({turn} * LANES + lane) * 4);"
+            f"let {four.name}_{turn} = {four.loaded(f'({turn} * LANES + lane) * 4')};"
             for number, segment in enumerate(self.segments) if self._early(number)
             for turn in range(self.turns)
             for four in segment.loads
@@ -434,7 +459,7 @@ class Kernel(SIMDKernel):
     ) -> None:
         """What a loop does four times; `early` ends the names of its loads that have been made."""
         for four in segment.loads:
-            made = f"{four.name}{early}" if early else f"read4_{four.operand}({four.base} + r0_first)"
+            made = f"{four.name}{early}" if early else four.loaded("r0_first")
             body.writeline(f"let {four.name} = {made};")
         for four in segment.stores:
             body.writeline(DeferredLine(four.buffer, f"var {four.name}: vec4<{type_of(four.dtype)}>;"))
@@ -519,8 +544,9 @@ class Kernel(SIMDKernel):
             rest["joins"] = tuple(self.joins.values())
             return Source(name, operands, sizes, amount, body, reduction=True, **rest)
         fours = bool(self.loads4 or self.stores4)
-        body = known + self.indexing_code.getvalue() + self.body.getvalue()
-        loads = [f"let {f.name} = read4_{f.operand}({f.base} + first);" for f in self.loads4.values()]
+        body = ("" if fours else known) + self.indexing_code.getvalue() + self.body.getvalue()
+        loads = known.splitlines() if fours else []  # where four elements begin may depend on sizes
+        loads += [f"let {f.name} = {f.loaded('first')};" for f in self.loads4.values()]
         stores = []
         for f in self.stores4.values():
             if not self._removed(f.buffer):

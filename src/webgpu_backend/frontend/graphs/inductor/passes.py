@@ -13,11 +13,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 import webgpu_backend
 
 from ....plan import caps
+from .epilogues import finish_products
 from .nodes import call, realized
 from .products import join_products
+from .random import draw_inside
 from .rows import single_rows
 
-_PARTS = ("frontend/graphs", "kernels/compiled", "kernels/text", "kernels/lib", "ops/pointwise")
+_PARTS = ("frontend/graphs", "kernels/compiled", "kernels/text", "kernels/lib", "ops/pointwise", "ops/matmul")
 
 
 @cache
@@ -140,10 +142,12 @@ def _reads(node: torch.fx.Node, storage: StorageWeakRef) -> bool:
 def before_lowering(graph: torch.fx.Graph) -> None:
     share_heads(graph)
     compute_once(graph)
+    draw_inside(graph)
     fold_rows(graph)
     if caps().kind == "gpu":
         single_rows(graph)
         join_products(graph)
+    finish_products(graph)
 
 
 class Passes(CustomGraphPass):

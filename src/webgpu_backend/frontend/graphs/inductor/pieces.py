@@ -19,6 +19,21 @@ class Four:
         self.dtype = dtype
         self.buffer = buffer
 
+    def loaded(self, first: str) -> str:
+        """The text that loads those from `first` on."""
+        return f"read4_{self.operand}({self.base} + {first})"
+
+
+class Drawn(Four):
+    """Four random numbers: those of one counter of a stream, of which the operand says where it is."""
+
+    def __init__(self, function: str, place: int, base: str, name: str, buffer: str):
+        super().__init__(function, base, name, torch.float32, buffer)
+        self.place = place
+
+    def loaded(self, first: str) -> str:
+        return f"{self.operand}({self.place}u + u32({self.base} + {first}) / 4u)"
+
 
 class Segment(NamedTuple):
     """What a loop does with an element, and its loads and stores of four."""

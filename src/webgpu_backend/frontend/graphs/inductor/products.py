@@ -14,9 +14,9 @@ from ....plan import caps
 from .values import SOURCES, source_of
 
 aten, prims, ours = torch.ops.aten, torch.ops.prims, torch.ops.webgpu_backend
-_FLOATS = {torch.float32: "float({})", torch.float16: "half(float({}))", torch.bfloat16: "brain(float({}))"}
+FLOATS = {torch.float32: "float({})", torch.float16: "half(float({}))", torch.bfloat16: "brain(float({}))"}
 _MOST = 24  # steps that a product takes in
-_STEPS = {
+STEPS = {
     aten.add.Tensor: "add", aten.sub.Tensor: "sub", aten.mul.Tensor: "mul", aten.div.Tensor: "truediv",
     aten.neg.default: "neg", aten.exp.default: "exp", aten.sigmoid.default: "sigmoid", aten.tanh.default: "tanh",
     aten.relu.default: "relu", aten.erf.default: "erf", aten.abs.default: "abs", aten.reciprocal.default: "reciprocal",
@@ -121,12 +121,12 @@ def _rewrite(graph: Graph, call: _Call, norm: "_Norm | None") -> None:
 def _region(product: Node, group: list[Node], order: dict) -> _Call | None:
     """The most steps after a product that see nothing but it, another one of its group, and values of its shape or of
     its columns; all but the last are seen by nobody else."""
-    shape, text = product.meta["val"].shape, _Text()
+    shape, text = product.meta["val"].shape, Text()
     members, others, best = [], [], None
 
     def leaf(node: Node) -> str | None:
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor) or value.dtype not in _FLOATS:
+        if not isinstance(value, torch.Tensor) or value.dtype not in FLOATS:
             return None
         if node in group and value.shape == shape:
             members.append(node)
@@ -144,7 +144,7 @@ def _region(product: Node, group: list[Node], order: dict) -> _Call | None:
         within = [n for n in text.names if n not in others]
         users = {u for n in within for u in n.users if u not in text.names}
         step = min(users, key=lambda n: order.get(n, -1), default=None)
-        if step is None or step.op != "call_function" or step.target not in (*_STEPS, _CAST):
+        if step is None or step.op != "call_function" or step.target not in (*STEPS, CAST):
             break
         if step.meta["val"].shape != shape or not text.step(step, leaf):
             break
@@ -155,10 +155,10 @@ def _region(product: Node, group: list[Node], order: dict) -> _Call | None:
     return best
 
 
-_CAST = prims.convert_element_type.default
+CAST = prims.convert_element_type.default
 
 
-class _Text:
+class Text:
     """Steps of a graph as statements, whose values are rounded as their dtypes would round them."""
 
     def __init__(self):
@@ -168,15 +168,15 @@ class _Text:
     def rounded(self, node: Node, source: str) -> None:
         name = f"t{len(self.names)}"
         self.names[node] = name
-        self.lines.append(f"{name} = {_FLOATS[node.meta['val'].dtype].format(source)}")
+        self.lines.append(f"{name} = {FLOATS[node.meta['val'].dtype].format(source)}")
 
     def step(self, node: Node, leaf) -> bool:
         """Adds a step; `leaf` names a value that comes from elsewhere, or says None."""
-        if node.kwargs or node.meta["val"].dtype not in _FLOATS:
+        if node.kwargs or node.meta["val"].dtype not in FLOATS:
             return False
-        given = node.args[:1] if node.target is _CAST else node.args
+        given = node.args[:1] if node.target is CAST else node.args
         names = [self._named(a, leaf) for a in given]  # statements that they take come before
-        source = "a" if node.target is _CAST else _source(_STEPS[node.target])
+        source = "a" if node.target is CAST else _source(STEPS[node.target])
         if None in names or source is None:
             return False
         self.rounded(node, ast.unparse(_Renamed(dict(zip("abc", names))).visit(ast.parse(source, mode="eval"))))
@@ -233,14 +233,14 @@ def _norm(x: Node, products: set[Node]) -> _Norm | None:
     rows, eps = found
     if rows.meta["val"].shape != x.meta["val"].shape or rows.meta["val"].dtype != x.meta["val"].dtype:
         return None
-    text, weights = _Text(), []
+    text, weights = Text(), []
     text.names = {rows: "a", inverse[0]: "r"}
 
     def leaf(node: Node) -> str | None:
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor) or value.dtype not in _FLOATS or value.shape != x.meta["val"].shape[-1:]:
+        if not isinstance(value, torch.Tensor) or value.dtype not in FLOATS or value.shape != x.meta["val"].shape[-1:]:
             return None
-        if node.target in (*_STEPS, _CAST):
+        if node.target in (*STEPS, CAST):
             return text.names[node] if text.step(node, leaf) else None
         if weights or node.op not in ("placeholder", "get_attr"):
             return None
@@ -261,7 +261,7 @@ def _steps_before(x: Node) -> list[Node]:
     found, left = [], [x]
     while left and len(found) < _MOST:
         node = left.pop(0)
-        if node in found or node.op != "call_function" or node.target not in (*_STEPS, _CAST, aten.rsqrt.default):
+        if node in found or node.op != "call_function" or node.target not in (*STEPS, CAST, aten.rsqrt.default):
             continue
         found.append(node)
         if node.target is not aten.rsqrt.default:
@@ -286,6 +286,6 @@ def _mean_of_squares(inverse: Node) -> tuple[Node, float] | None:
         rows = square.args[0]
     else:
         return None
-    if rows.target is _CAST and rows.args[1] is torch.float32:
+    if rows.target is CAST and rows.args[1] is torch.float32:
         return rows.args[0], eps
     return None

@@ -18,7 +18,7 @@ from torch._inductor.virtualized import V
 from .... import tensor as T
 from ....plan import caps
 from ...device import module
-from . import tuning
+from . import random, tuning
 from .kernel import Kernel
 from .nodes import realized
 
@@ -226,6 +226,7 @@ def _realize(x):
 
 def register() -> None:
     register_lowering(realized, type_promotion_kind=None)(_realize)
+    random.register()
     register_backend_for_device(T.NAME, Scheduling, Wrapper)
     register_device_op_overrides(T.NAME, Overrides())
     register_interface_for_device(T.NAME, Interface)

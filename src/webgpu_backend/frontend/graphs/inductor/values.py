@@ -169,11 +169,25 @@ class Values(_Table):
         whole = expr.is_integer or not dtype.is_floating_point
         target = carrier_of(computed(dtype))
         text = convert(f"i32({index})" if whole else f"f32({index})", "i32" if whole else "f32", target)
-        return named(text, computed(dtype), bounds=get_bounds_index_expr(expr))
+        found = named(text, computed(dtype), bounds=get_bounds_index_expr(expr))
+        kernel.indices.update({found.name: kernel.prepare_indexing(expr)})
+        return found
 
     @staticmethod
     def value_expr(expr, dtype: torch.dtype) -> CSEVariable:
         return Values.index_expr(expr, dtype)
+
+    @staticmethod
+    def load_seed(name: str, offset: int) -> CSEVariable:
+        return V.kernel.stream(name, int(offset))
+
+    @staticmethod
+    def rand(seed, offset) -> CSEVariable:
+        return V.kernel.random("uniform", seed, offset)
+
+    @staticmethod
+    def randn(seed, offset) -> CSEVariable:
+        return V.kernel.random("normal", seed, offset)
 
     @staticmethod
     def masked(mask, body, other) -> CSEVariable:

@@ -1,0 +1,129 @@
+"""Products of several rows take in the elementwise steps that follow them and that nobody else sees: activations, a
+factor, the residual."""
+
+from typing import NamedTuple
+
+import torch
+from torch.fx import Graph, Node
+
+from .... import tensor as T
+from ....ops.matmul import finished  # noqa: F401  defines the operator
+from ....plan import caps
+from .nodes import call
+from .products import CAST, FLOATS, STEPS, Text
+
+aten, ours = torch.ops.aten, torch.ops.webgpu_backend
+_VIEWS = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
+_LAID = {aten.permute.default, aten.slice.Tensor, aten.select.int, aten.unsqueeze.default, aten.squeeze.dim}
+_PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default, ours.finished_product.default}
+_OVERLOAD = type(aten.mm.default)
+_MOST = 24  # steps that a product takes in
+
+
+def finish_products(graph: Graph) -> None:
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    for node in [n for n in graph.nodes if n.target in (aten.mm.default, aten.addmm.default)]:
+        found = _Region(node, order).best if _serves(node) else None
+        if found is None:
+            continue
+        c, a, b = (None, *node.args) if node.target is aten.mm.default else node.args
+        shape = list(node.meta["val"].shape)
+        with graph.inserting_before(found.root):
+            d = found.other
+            if d is not None and d.meta["val"].numel() == shape[0] * shape[1]:
+                d = call(graph, aten.reshape.default, d, shape)
+            elif d is not None:
+                d = call(graph, aten.reshape.default, d, shape[1:])
+            made = call(graph, ours.finished_product.default, a, b, c, d, found.after)
+            made = call(graph, aten.reshape.default, made, list(found.root.meta["val"].shape))
+        order[made] = order[found.root]
+        found.root.replace_all_uses_with(made)
+    graph.eliminate_dead_code()
+
+
+def _serves(node: Node) -> bool:
+    """Matrices of known sizes that can be bound, of which each element of the result is computed."""
+    values = [a.meta["val"] for a in node.args] + [node.meta["val"]]
+    if node.kwargs or not all([isinstance(n, int) and n > 0 for v in values for n in v.shape]):
+        return False
+    if any([v.dtype not in FLOATS or v.dtype != values[0].dtype or v.device.type != T.NAME for v in values]):
+        return False
+    return all([v.numel() * v.element_size() <= caps().max_binding for v in values]) and values[-1].shape[0] > 1
+
+
+class _Found(NamedTuple):
+    """The last of the steps that a product takes in, all of them as text, and what else they read."""
+
+    root: Node
+    after: str
+    other: Node | None
+
+
+class _Region:
+    """Steps after a product that see nothing but it and one value of its shape or of its columns."""
+
+    def __init__(self, product: Node, order: dict):
+        self.rows, self.columns = product.meta["val"].shape
+        self.dtype = product.meta["val"].dtype
+        self.order = order
+        self.text = Text()
+        self.inside = [product]
+        self.other: Node | None = None
+        self.best: _Found | None = None
+        self.text.rounded(product, "r")
+        while len(self.inside) < _MOST and self._next():
+            pass
+
+    def _next(self) -> bool:
+        """Takes one more step in, if that can be."""
+        users = {u for n in self.inside for u in n.users if u not in self.inside}
+        step = min(users, key=lambda n: self.order.get(n, -1), default=None)
+        if step is None or step.op != "call_function" or not self._shaped(step):
+            return False
+        if step.target in _VIEWS:
+            self.text.names[step] = self.text.names[step.args[0]]
+        elif step.target not in (*STEPS, CAST) or not self._alike(step) or not self.text.step(step, self._leaf):
+            return False
+        self.inside.append(step)
+        seen = [n for n in self.inside if any([u not in self.inside for u in n.users])]
+        works = any([n.target in STEPS for n in self.inside])
+        if works and seen == [step] and step.meta["val"].dtype == self.dtype and step.target not in _VIEWS:
+            self.best = _Found(step, self.text.source(step), self.other)
+        return True
+
+    def _shaped(self, node: Node) -> bool:
+        """Whether it has the product's elements, in its order."""
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or not all([isinstance(n, int) for n in value.shape]):
+            return False
+        return value.dim() > 0 and value.shape[-1] == self.columns and value.numel() == self.rows * self.columns
+
+    def _alike(self, step: Node) -> bool:
+        """Whether what is taken from inside is not broadcast on the way."""
+        shape = step.meta["val"].shape
+        return all([n.meta["val"].shape == shape for n in step.all_input_nodes if n in self.inside])
+
+    def _leaf(self, node: Node) -> str | None:
+        value = node.meta.get("val")
+        if self.other is not None or not isinstance(value, torch.Tensor) or value.dtype not in FLOATS:
+            return None
+        shape = self.inside[-1].meta["val"].shape
+        if tuple(value.shape[-1:]) != (self.columns,) or value.numel() * value.element_size() > caps().max_binding:
+            return None
+        if value.shape != shape and value.numel() != self.columns:
+            return None
+        if not _there(node):
+            return None
+        self.other = node
+        self.text.names[node] = "d"
+        return "d"
+
+
+def _there(node: Node) -> bool:
+    """Whether a value lies in memory anyway: to compute it for the product alone would not pay."""
+    base = node
+    while base.target in (*_VIEWS, *_LAID):
+        base = base.args[0]
+    if base.op in ("placeholder", "get_attr") or base.target in _PRODUCTS or len(base.users) > 1:
+        return True
+    return base.op == "call_function" and not isinstance(base.target, _OVERLOAD)

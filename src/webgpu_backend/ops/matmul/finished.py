@@ -1,0 +1,40 @@
+"""Products of matrices with the elementwise steps that follow, in one kernel. Compiled graphs are rewritten to this
+operator."""
+
+import torch
+
+from ... import tensor as T
+from ...kernels.matmul.matmul import plan
+from ...kernels.matmul.product import Product
+from ...plan import caps, launch, planned
+from ...runtime.errors import BindingTooLarge
+from .product import addend, matrix, output
+
+_library = torch.library.Library("webgpu_backend", "FRAGMENT")
+_library.define("finished_product(Tensor a, Tensor b, Tensor? c, Tensor? d, str after) -> Tensor")
+
+
+@planned
+def _product(a, b, c, d, after: str):
+    (m, k), n = a.shape, b.shape[1]
+    out = T.empty((m, n), a.dtype)
+    product = Product(
+        m, n, k, matrix(a, *a.stride()), matrix(b, b.stride(1), b.stride(0)), output(a.dtype, m, n),
+        c=None if c is None else addend(c, (m, n)), d=None if d is None else addend(d, (m, n)), act=after,
+    )  # fmt: skip
+    launch(plan(product, caps()), a, b, c, *([] if d is None else [d]), out)
+    return out
+
+
+@torch.library.impl(_library, "finished_product", "PrivateUse1")
+def _finished(a, b, c, d, after):
+    """The elements that `after` makes of r, which is a times b plus c, and of d."""
+    try:
+        return _product(a, b, c, d, after)
+    except BindingTooLarge:  # parts of storages that are larger than a binding, while they are not
+        return _product(*[None if x is None else x.clone() for x in (a, b, c, d)], after)
+
+
+@torch.library.register_fake("webgpu_backend::finished_product", lib=_library)
+def _shape(a, b, c, d, after):
+    return a.new_empty((a.shape[0], b.shape[1]))

@@ -1,0 +1,124 @@
+"""Compiled products of several rows take in what follows them: against the CPU, and their dispatches."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.device._adapter import kernels_of
+from webgpu_backend import env
+from webgpu_backend.frontend.graphs.inductor import compiling
+
+D = "webgpu"
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+ROUGH = {torch.float32: 1e-4, torch.float16: 0.02, torch.bfloat16: 0.15}
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+@pytest.fixture(autouse=True)
+def compiled_by_inductor(monkeypatch):
+    monkeypatch.setattr(env, "COMPILE", "inductor")
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    compiling._told.clear()
+    yield
+    assert not compiling._told
+
+
+def check(f, *args, kernels=None, products=None, rough=1e-4):
+    """The compiled function, twice, against the plain one on the CPU; how many dispatches, and how many are products
+    that do more than add."""
+    compiled, moved = torch.compile(f), [a.to(D) for a in args]
+    with torch.no_grad():
+        expected = f(*args)
+        for _ in range(2):
+            for a, b in zip(compiled(*moved), expected, strict=True):
+                assert a.dtype == b.dtype and a.shape == b.shape
+                torch.testing.assert_close(a.cpu(), b, rtol=rough, atol=rough)
+        names = kernels_of(lambda: compiled(*moved))
+    assert kernels is None or len(names) == kernels, names
+    assert products is None or sum(["finish" in n or "_plain_" in n or "_bias_" in n for n in names]) == products, names
+
+
+ACTS = {
+    "gelu": F.gelu, "tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "relu": F.relu,
+    "sigmoid": torch.sigmoid, "scaled": lambda x: x * 0.125 - 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("act", ACTS)
+def test_activations(act, dtype):
+    x, w, b = torch.randn(2, 5, 24), torch.randn(36, 24) * 0.3, torch.randn(36)
+    x, w, b = (t.to(dtype) for t in (x, w, b))
+    check(lambda x, w, b: [ACTS[act](F.linear(x, w, b))], x, w, b, kernels=1, rough=ROUGH[dtype])
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("sizes", [(2, 3, 5), (7, 130, 33), (33, 64, 128), (64, 600, 40), (130, 96, 130)], ids=str)
+def test_residuals(adapter_class, sizes, dtype):
+    m, k, n = sizes
+    given = [torch.randn(s) for s in ((1, m, k), (n, k), (n,), (1, m, n))]
+    x, w, b, r = ((t * k**-0.5 if i == 1 else t).to(dtype) for i, t in enumerate(given))
+    check(lambda x, w, b, r: [r + F.linear(x, w, b)], x, w, b, r, products=1, rough=ROUGH[dtype])
+    check(lambda x, w, r: [(x[0] @ w.t()).tanh() * r[0]], x, w, r, products=1, rough=ROUGH[dtype])
+
+
+def test_views_and_broadcasts():
+    x, w = torch.randn(6, 16), torch.randn(16, 24)
+    column, row, gate = torch.randn(24), torch.randn(6, 1), torch.randn(24, 6)
+    check(lambda x, w, c: [(x @ w) * c], x, w, column, kernels=1)
+    check(lambda x, w, c: [(x @ w).view(2, 3, 24) * c.view(1, 1, 24)], x, w, column, kernels=1)
+    check(lambda x, w, g: [(x @ w).relu() + g.t()], x, w, gate, kernels=1)
+    check(lambda x, w, g: [(x.t()[:6] @ w[:6]).relu()], torch.randn(6, 16), torch.randn(8, 24), gate, kernels=1)
+    check(lambda x, w, r: [(x @ w) + r], x, w, row)
+    check(lambda x, w: [(x @ w).view(12, 12) + torch.arange(12.0, device=x.device)], x, w)
+    check(lambda x, w: [(x @ w).sum(1, keepdim=True) + (x @ w)], x, w)
+
+
+def test_what_others_see_is_stored():
+    x, w, r = torch.randn(6, 16), torch.randn(16, 24), torch.randn(6, 24)
+
+    def f(x, w, r):
+        y = x @ w
+        z = y * 2 + r
+        return y, z, z.exp()
+
+    check(f, x, w, r, kernels=2)
+
+
+def test_gates():
+    x, v, w = torch.randn(5, 16), torch.randn(24, 16), torch.randn(24, 16)
+    check(lambda x, v, w: [F.silu(F.linear(x, v)) * F.linear(x, w)], x, v, w, kernels=2)
+
+
+def test_special_values():
+    x = torch.tensor([[float("inf"), 1.0], [float("nan"), 2.0], [-1e30, 0.0], [1e-30, -3.0]])
+    w = torch.eye(2)
+    with torch.no_grad():
+        for act in (F.relu, F.silu, torch.tanh):
+            found = torch.compile(lambda x, w: act(x @ w) + 1)(x.to(D), w.to(D)).cpu()
+            torch.testing.assert_close(found, act(x @ w) + 1, equal_nan=True)
+
+
+def test_parts_of_large_storages(adapter_of):
+    """A part that fits a binding, of a storage that does not."""
+    adapter_of(max_binding=1 << 16)
+    storage, w, r = torch.randn(1 << 15), torch.randn(16, 24), torch.randn(6, 24)
+    moved, compiled = storage.to(D), torch.compile(lambda x, w, r: (x @ w).relu() + r)
+    with torch.no_grad():
+        x = storage[100:196].view(6, 16)
+        found = compiled(moved[100:196].view(6, 16), w.to(D), r.to(D))
+    torch.testing.assert_close(found.cpu(), (x @ w).relu() + r, rtol=1e-4, atol=1e-4)
+
+
+def test_training():
+    net = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.GELU(), torch.nn.Linear(16, 12))
+    x, found = torch.randn(9, 12), {}
+    for device in ("cpu", D):
+        net.to(device).zero_grad()
+        f = lambda x: x + net(x)  # noqa: E731
+        y = (torch.compile(f) if device == D else f)(x.to(device))
+        y.square().sum().backward()
+        found[device] = [y.detach().cpu(), *[p.grad.cpu().clone() for p in net.parameters()]]
+    for a, b in zip(*found.values()):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
