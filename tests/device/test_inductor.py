@@ -374,6 +374,18 @@ def test_an_optimizer_step_over_all_parameters_is_a_handful():
         torch.testing.assert_close(a.cpu(), b)
 
 
+def test_four_elements_begin_where_a_size_says(adapter_of):
+    """The last place of a sequence of any length."""
+    adapter_of(kind="gpu")
+    weight = torch.randn(64)
+    compiled = torch.compile(lambda x: torch.relu(x[:, -1] * 2 + 1) * weight.to(x.device))
+    for length in (5, 7, 9):
+        x = torch.randn(1, length, 64)
+        given = x.to(D)
+        torch._dynamo.mark_dynamic(given, 1)
+        torch.testing.assert_close(compiled(given).cpu(), torch.relu(x[:, -1] * 2 + 1) * weight)
+
+
 def test_kernels_over_more_buffers_than_can_be_bound_are_replayed(adapter_of):
     adapter_of(max_bindings=8)
     torch.manual_seed(0)
