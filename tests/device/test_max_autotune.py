@@ -79,6 +79,22 @@ def test_products_are_measured_once_and_results_are_equal():
     assert count(check) == 0
 
 
+def test_products_with_what_follows_them():
+    torch.manual_seed(0)
+    x, y, w, b = torch.randn(48, 36), torch.randn(48, 40), torch.randn(40, 36), torch.randn(40)
+
+    def f(x, y, w, b):
+        return torch.tanh(nn.functional.linear(x, w, b)) * y + 1
+
+    compiled = torch.compile(f, mode="max-autotune")
+    moved = [t.to(D) for t in (x, y, w, b)]
+    with torch.no_grad():
+        expected = f(x, y, w, b)
+        assert count(lambda: compiled(*moved)) == 1
+        torch.testing.assert_close(compiled(*moved).cpu(), expected, rtol=1e-4, atol=1e-4)
+    assert len(kernels(lambda: compiled(*moved))) == 1
+
+
 def test_gradients_are_measured_too():
     torch.manual_seed(0)
     model, x = nn.Linear(36, 24), torch.randn(20, 36)

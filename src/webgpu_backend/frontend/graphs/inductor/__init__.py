@@ -13,6 +13,7 @@ epilogues  what products of several rows take in
 random     operators that draw, as kernels
 products   among that, what products with quantised weights take in
 schedule   what may be one kernel, the wrapper around them, and the registration
+tuning     tiles of matrix products, measured where that is asked for
 launch     what the generated Python calls: kernels as steps of plans
 compiling  the entry, the configuration, and what happens to graphs that are refused
 """

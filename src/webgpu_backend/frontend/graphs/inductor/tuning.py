@@ -122,7 +122,8 @@ def _operands(q: Product) -> list[torch.Tensor | None]:
         return torch.zeros(last, dtype=dtype, device=T.here())
 
     with torch.no_grad():
-        return [like(q.a, q.m, q.k), like(q.b, q.n, q.k), like(q.c, q.m, q.n), like(q.out, q.m, q.n)]
+        more = [] if q.d is None else [like(q.d, q.m, q.n)]
+        return [like(q.a, q.m, q.k), like(q.b, q.n, q.k), like(q.c, q.m, q.n), *more, like(q.out, q.m, q.n)]
 
 
 def _seconds(work: Plan, operands: list) -> float:
@@ -150,7 +151,7 @@ def _seconds(work: Plan, operands: list) -> float:
 
 def _key(q: Product) -> str:
     """What a product's time follows from: not where its operands start, but how they are read and written."""
-    apart = [x and (x.dtype.name, bool(x.outer), bool(x.inner)) for x in (q.a, q.b, q.c, q.out)]
+    apart = [x and (x.dtype.name, bool(x.outer), bool(x.inner)) for x in (q.a, q.b, q.c, q.d, q.out)]
     read = class_of(q.a, q.m, q.k) + class_of(q.b, q.n, q.k)
     sizes = (q.m, q.n, q.k, q.outer, q.inner)
     return repr((sizes, read, apart, q.out.col == 1, q.alpha != 1 or q.beta != 1, q.act))
