@@ -334,7 +334,7 @@ def order(w: Writer, _):
     n = w.tensors[x].shape[a]
     return w.dice.pick((
         f"{x}.sort({a}, stable=True).values", f"{x}.sort({a}, stable=True).indices",
-        f"{x}.topk({min(n, 3)}, {a}).values",
+        f"{x}.detach().topk({min(n, 3)}, {a}).values",  # equal ones are any of them
         f"{x}.any({a})", f"{x}.all({a})", f"{x}.nonzero()", f"{x}.unique()", f"{x}.count_nonzero({a})",
         f"{x}.argsort({a}, stable=True, descending=True)", f"{x}.sort(0, stable=True, descending=True).values",
         f"torch.searchsorted({x}.flatten().sort()[0], {x})",
