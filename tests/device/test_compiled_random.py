@@ -62,9 +62,9 @@ def test_around_it(adapter_class):
 
     def f(x, y):
         kept = F.dropout(x * 2 + y, 0.4)
-        return kept + y, kept.sum(-1, dtype=torch.float64), F.dropout(x.t().contiguous(), 0.1)
+        return kept + y, kept.amax(-1), F.dropout(x.t().contiguous(), 0.1)
 
-    check(lambda x, y: f(x, y)[::2], x, y, kernels=2)
+    check(f, x, y, kernels=2)
 
 
 def test_transposed_and_repeated():
