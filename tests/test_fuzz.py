@@ -82,6 +82,10 @@ FOUND = {
         False, "t2 = make((33, 2), torch.int8, 908)", "t6 = t2.nonzero().bool()",
         "t10 = t2[None, 12].diagonal(0, -1, 0)", "t16 = t10.masked_fill(t6, 2)", "t16.view(-1)[1::3] = 1",
     ),
+    "a mask that is every second element": (
+        False, "t0 = make((2, 8, 16), torch.bool, 375)", "t1 = t0[:, 0].diagonal(0, 1, 0)", "t2 = t1.masked_select(t1)",
+        "t3 = t0.flatten()[::3]", "t4 = t3.masked_select(t3)", "t5 = t3[t3]",
+    ),
     "extremes of no complex numbers": (
         False, "t5 = make((0, 3), torch.complex64, 434)", "t7 = t5.amax(1, keepdim=True)",
     ),

@@ -109,7 +109,8 @@ def masked_select(self, mask):
 
 
 def selected(source: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:
-    """The elements for which a flag is set, of a contiguous vector of flags; waits for the device."""
+    """The elements for which a flag is set, of a vector of flags; waits for the device."""
+    flags = flags.contiguous()  # reshape(-1) of a row or a diagonal is still a view
     found = _Found(flags)
     if not found.tiled or source.element_size() > 8:
         return torch.ops.aten.take(source, nonzero(flags)[:, 0])
