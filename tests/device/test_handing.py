@@ -10,6 +10,7 @@ from threading import Thread
 import pytest
 import torch
 
+from tests import needs
 from webgpu_backend.program import Program, Step
 from webgpu_backend.runtime.errors import DeviceError
 from webgpu_backend.runtime.gpu import gpu
@@ -20,12 +21,12 @@ FILL = """
     @compute @workgroup_size(1)
     fn main() { o[0] = 1.0; }
 """
-pytestmark = pytest.mark.skipif("gpu().caps.immediate_bytes == 0", reason="batches with a ring are not handed over")
 
 
 @pytest.fixture(autouse=True)
 def handing(monkeypatch):
-    """Every four dispatches are a batch of their own, which is handed over."""
+    """Every four dispatches are a batch of their own, which is handed over; those with a ring are not."""
+    needs.limit("immediate_bytes", 128)
     torch.webgpu.synchronize()
     queue = gpu().queue
     monkeypatch.setattr(queue, "hands_over", True)
@@ -160,8 +161,9 @@ def test_interrupts_lose_no_batch():
     assert x.tolist() == [count] * 5 and count > 1000
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_process_ends_and_forks_with_batches_waiting():
+    if not hasattr(os, "fork"):
+        needs.missing("this system has no fork")
     script = """
         import os, warnings
         import torch, webgpu_backend

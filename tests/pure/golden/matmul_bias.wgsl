@@ -39,8 +39,8 @@ struct P {
 @group(0) @binding(3) var<storage, read_write> out: array<vec4<f32>>;
 fn widen_bf16(w: vec2<u32>) -> vec4<f32> { return bitcast<vec4<f32>>(vec4<u32>(w.x << 16u, w.x & 0xffff0000u, w.y << 16u, w.y & 0xffff0000u)); }
 fn epilogue(v: f32, m: u32, n: u32, ob: u32, ib: u32) -> f32 {
-    let at = p.c_o + m * p.c_m + n * p.c_n + ob * p.c_b + ib * p.c_i;
-    let c = bitcast<f32>((c_in[(at) / 2u] >> (((at) % 2u) * 16u)) << 16u);
+    let at_c = p.c_o + m * p.c_m + n * p.c_n + ob * p.c_b + ib * p.c_i;
+    let c = bitcast<f32>((c_in[(at_c) / 2u] >> (((at_c) % 2u) * 16u)) << 16u);
     let out0 = ((v * p.s_alpha) + (c * p.s_beta));
     return out0;
 }
