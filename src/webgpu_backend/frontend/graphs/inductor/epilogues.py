@@ -88,7 +88,8 @@ class _Region:
         seen = [n for n in self.inside if any([u not in self.inside for u in n.users])]
         works = any([n.target in STEPS for n in self.inside])
         if works and seen == [step] and step.meta["val"].dtype == self.dtype and step.target not in _VIEWS:
-            self.best = _Found(step, self.text.source(step), self.other)
+            after = self.text.source(step).replace("\n", "; ")  # generated code has it in comments
+            self.best = _Found(step, after, self.other)
         return True
 
     def _shaped(self, node: Node) -> bool:
