@@ -11,6 +11,7 @@ from torch.fx import Graph, Node
 from .... import tensor as T
 from ....ops.quantized import fused
 from ....plan import caps
+from .nodes import call
 from .values import SOURCES, source_of
 
 aten, prims, ours = torch.ops.aten, torch.ops.prims, torch.ops.webgpu_backend
@@ -33,8 +34,8 @@ def join_products(graph: Graph) -> None:
     for (x, _), nodes in groups.items():
         nodes.sort(key=order.get)
         norm = _norm(x, {node for (other, _), found in groups.items() if other is x for node in found})
-        for call in _calls(nodes, order, norm is not None):
-            _rewrite(graph, call, norm)
+        for joint in _calls(nodes, order, norm is not None):
+            _rewrite(graph, joint, norm)
     graph.eliminate_dead_code()
 
 
@@ -88,29 +89,29 @@ def _apart(nodes: list[Node]) -> _Call:
     return _Call(nodes, biases, "v0 + o0", None)
 
 
-def _bindable(call: _Call) -> bool:
+def _bindable(joint: _Call) -> bool:
     """With the rows, a norm and the output. Products that have no bias cannot be beside one that has."""
-    mixed = call.root is None and not call.others and any([n.args[3] is not None for n in call.products])
-    return not mixed and 2 * len(call.products) + len(call.others) + 3 <= caps().max_bindings
+    mixed = joint.root is None and not joint.others and any([n.args[3] is not None for n in joint.products])
+    return not mixed and 2 * len(joint.products) + len(joint.others) + 3 <= caps().max_bindings
 
 
-def _rewrite(graph: Graph, call: _Call, norm: "_Norm | None") -> None:
-    first = call.root or call.products[0]
-    x, _, _, _, format = call.products[0].args
-    codes, scales = ([n.args[i] for n in call.products] for i in (1, 2))
+def _rewrite(graph: Graph, joint: _Call, norm: "_Norm | None") -> None:
+    first = joint.root or joint.products[0]
+    x, _, _, _, format = joint.products[0].args
+    codes, scales = ([n.args[i] for n in joint.products] for i in (1, 2))
     before = (norm.weight, norm.eps, norm.source) if norm else (None, 0.0, "")
     rows = norm.rows if norm else x
-    joined = call.root is None
+    joined = joint.root is None
     with graph.inserting_before(first):
         target = ours.products_of_blocks.default
-        made = call(graph, target, rows, codes, scales, format, call.others, joined, call.after, *before)
-        if call.root is not None:
-            call.root.replace_all_uses_with(made)
+        made = call(graph, target, rows, codes, scales, format, joint.others, joined, joint.after, *before)
+        if joint.root is not None:
+            joint.root.replace_all_uses_with(made)
             return
         start, dim = 0, len(made.meta["val"].shape) - 1
-        for node in call.products:
+        for node in joint.products:
             end = start + node.args[1].meta["val"].shape[0]
-            part = made if len(call.products) == 1 else call(graph, aten.slice.Tensor, made, dim, start, end)
+            part = made if len(joint.products) == 1 else call(graph, aten.slice.Tensor, made, dim, start, end)
             node.replace_all_uses_with(part)
             start = end
 
