@@ -374,6 +374,18 @@ def test_an_optimizer_step_over_all_parameters_is_a_handful():
         torch.testing.assert_close(a.cpu(), b)
 
 
+def test_a_row_before_patches(adapter_of):
+    """As vision transformers begin: places of patches are one less than those of rows."""
+    adapter_of(kind="gpu")
+    patches, first, places = torch.randn(2, 32, 7, 7), torch.randn(1, 1, 32), torch.randn(1, 50, 32)
+
+    def rows(patches, first, places):
+        x = torch.cat([first.expand(2, -1, -1), patches.flatten(2).transpose(1, 2)], 1) + places
+        return F.layer_norm(x, (32,)), x
+
+    check(rows, patches, first, places)
+
+
 def test_four_elements_begin_where_a_size_says(adapter_of):
     """The last place of a sequence of any length."""
     adapter_of(kind="gpu")

@@ -176,7 +176,9 @@ class Kernel(SIMDKernel):
         strides = self.get_strides_of_load(index)
         steps = {}
         for symbol, stride in strides.items():
-            steps[str(symbol)[0]] = V.graph.sizevars.optimization_hint(stride, fallback=64)
+            # Where places wrap around before the first, the difference of two is an expression without a value.
+            known = isinstance(stride, (int, sympy.Integer)) or stride.free_symbols
+            steps[str(symbol)[0]] = V.graph.sizevars.optimization_hint(stride, fallback=64) if known else 64
         if steps.get("r") == 1:
             self.along += 1
         elif steps.get("x") == 1:
