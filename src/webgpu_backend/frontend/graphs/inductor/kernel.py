@@ -176,12 +176,10 @@ class Kernel(SIMDKernel):
         strides = self.get_strides_of_load(index)
         steps = {}
         for symbol, stride in strides.items():
-            # Where places wrap around before the first, the difference of two is an expression without a value.
-            known = isinstance(stride, (int, sympy.Integer)) or stride.free_symbols
-            steps[str(symbol)[0]] = V.graph.sizevars.optimization_hint(stride, fallback=64) if known else 64
-        if steps.get("r") == 1:
+            steps[str(symbol)[0]] = V.graph.sizevars.statically_known_equals(stride, 1)
+        if steps.get("r"):
             self.along += 1
-        elif steps.get("x") == 1:
+        elif steps.get("x"):
             self.across += 1
 
     def _across(self, index: sympy.Expr) -> tuple[int, int, int] | None:
