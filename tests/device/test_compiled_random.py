@@ -88,6 +88,7 @@ def test_an_operator_that_is_none_of_them_keeps_the_order():
     def f(x):
         return (
             F.dropout(x, 0.5),
+            torch.empty_like(x).exponential_(),
             torch.bernoulli(x * 0.5),
             F.dropout(x, 0.2),
             torch.randint(0, 9, (6,), device=D),
