@@ -58,10 +58,12 @@ class FallbackError(NotImplementedError):
 def boxed(op, *args, **kwargs):
     """Any operator without a kernel of ours ends here."""
     stack = _active.__dict__.setdefault("ops", [])
-    if op not in stack:
+    depth = stack.count(op)
+    if depth < 2:
         stack.append(op)
         try:
-            result = _decompose(op, args, kwargs)
+            # A functional operator may be made of the one with `out=`, for which torch has a decomposition of its own.
+            result = _decompose(op, args, kwargs) if depth == 0 else _own_decomposition(op, args, kwargs)
         except (Unsupported, FallbackError) as error:
             if isinstance(error, FallbackError) and _forbidden(op):
                 raise
@@ -74,20 +76,24 @@ def boxed(op, *args, **kwargs):
 
 
 def _decompose(op, args, kwargs):
-    name = op.name()
     functional = _functional_of(op)
     if functional is not None and (native(functional) or functional in decomposition_table):
         return _through_functional(op, functional, args, kwargs)
-    if name not in DENIED:
-        found = decomposition_table.get(op)
-        if found is not None:
-            result = found(*args, **kwargs)
-            if result is not NotImplemented:
-                counts.decomposed[name] += 1
-                return result
-    if functional is not None:
+    result = _own_decomposition(op, args, kwargs)
+    if result is NotImplemented and functional is not None:
         return _through_functional(op, functional, args, kwargs)
-    return NotImplemented
+    return result
+
+
+def _own_decomposition(op, args, kwargs):
+    """What torch makes of an operator, or NotImplemented."""
+    name, found = op.name(), decomposition_table.get(op)
+    if found is None or name in DENIED:
+        return NotImplemented
+    result = found(*args, **kwargs)
+    if result is not NotImplemented:
+        counts.decomposed[name] += 1
+    return result
 
 
 @cache
