@@ -16,6 +16,7 @@ WRONG: dict[str, tuple] = {
     ),
     "renorm": ("the CPU's gradient for p=inf is NaN: it compares float32 with float64 norms", torch.complex64),
 }
+BY_AVX512 = ("nn.functional.normalize",)  # the CPU rounds so where it has AVX-512, and not with AVX2
 ROUNDED: dict[str, tuple] = {
     "_unsafe_masked_index_put_accumulate": (
         "the CPU rounds after every addition; here they are added in float32",

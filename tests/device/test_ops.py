@@ -87,6 +87,8 @@ def test_known_gap(kind, name, dtype):
     assert variants, f"the database has no {name}: its entry in tests/gaps.py names nothing"
     found = [outcome_of(op, dtype, max(SAMPLES, 10)) for op in variants]
     status, on_cpu, rounded = STILL[kind]
+    if name in gaps.BY_AVX512 and torch.backends.cpu.get_cpu_capability() != "AVX512":
+        status = "right"
     assert {o.status for o in found} == {status}, f"{name} is not {status} in {dtype} any more: see tests/gaps.py"
     assert any(o.fallbacks for o in found) == on_cpu, f"what {name} runs on the CPU in {dtype} has changed"
     if rounded is not None:
