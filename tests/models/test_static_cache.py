@@ -42,6 +42,7 @@ def test_dispatches_of_a_layer(monkeypatch):
     what the layers share and the product of the logits are two."""
     monkeypatch.setattr(env, "COMPILE", "inductor")
     monkeypatch.setattr(gpu(), "caps", replace(gpu().caps, kind="gpu"))
+    monkeypatch.setattr(torch._inductor.config, "coordinate_descent_tuning", True)  # as torchao does
     cache.clear()
     torch._dynamo.reset()
     torch.manual_seed(0)

@@ -25,6 +25,7 @@ def settings() -> dict:
         "reorder_for_locality": False,  # which moves draws before others, on torch 2.11
         "emulate_precision_casts": True,  # values in between are rounded as stored ones
         "online_softmax": False,
+        "coordinate_descent_tuning": False,  # torchao sets it: products of one row would not reach `single_rows`
         "unroll_reductions_threshold": 1,
         "cpp_wrapper": False,
         "compile_threads": 1,
