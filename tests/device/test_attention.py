@@ -28,6 +28,10 @@ def path(request, monkeypatch):
     cache.clear()
 
 
+def strides(t: torch.Tensor) -> list[int]:
+    return [0 if s == 1 else st for s, st in zip(t.shape, t.stride())]
+
+
 def check(q_shape, k_shape, v_shape=None, dtype=torch.float32, mask=None, change=lambda x: x, grad=True, **options):
     tensors = [torch.randn(s).to(dtype) for s in (q_shape, k_shape, v_shape or k_shape)]
     results = []
@@ -40,6 +44,7 @@ def check(q_shape, k_shape, v_shape=None, dtype=torch.float32, mask=None, change
             weights = torch.linspace(-1, 1, out.numel()).view(out.shape).to(dtype).to(device)
             got += torch.autograd.grad(out, leaves, weights)
         results.append(got)
+    assert strides(results[1][0]) == strides(results[0][0])
     for wanted, got in zip(*results):
         assert got.shape == wanted.shape and got.dtype == wanted.dtype and got.device.type == "webgpu"
         torch.testing.assert_close(got.detach().cpu(), wanted.detach(), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
@@ -110,8 +115,38 @@ def test_products_round_where_the_fused_kernels_of_the_cpu_do(dtype, monkeypatch
 def test_layouts(path):
     check((2, 37, 3, 16), (2, 37, 3, 16), change=lambda x: x.transpose(1, 2))
     check((2, 3, 9, 8), (2, 3, 9, 8), change=lambda x: x[:, :, 1:, :])
+    check((9, 2, 3, 8), (21, 2, 3, 8), change=lambda x: x.permute(1, 2, 0, 3))
+    check((2, 9, 3, 3, 8), (2, 21, 3, 3, 8), change=lambda x: x[:, :, 1].transpose(1, 2), is_causal=True)
+    check((2, 3, 8, 9), (2, 3, 8, 9), change=lambda x: x.mT)
+    check((2, 9, 3, 6), (2, 9, 3, 6), change=lambda x: x.transpose(1, 2))
     check((3, 9, 8), (3, 9, 8))
     check((2, 2, 3, 9, 8), (2, 2, 3, 9, 8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("length", [1, 3])
+def test_few_queries_lie_as_they_were_given(length, dtype, adapter_class, monkeypatch):
+    """Rows of several heads are one tile, and keys are divided among workgroups."""
+    monkeypatch.setattr(attention, "SMALL_SCORES", {"gpu": 0, "cpu": 0})
+    options = {"change": lambda x: x.transpose(1, 2), "dtype": dtype, "grad": False}
+    check((2, length, 4, 8), (2, 150, 2, 8), enable_gqa=True, **options)
+    check((2, length, 4, 8), (2, 150, 4, 8), mask=torch.rand(length, 150) > 0.3, **options)
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 40])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_rows_are_taken_apart_from_heads_without_a_copy(limit, dynamic, monkeypatch):
+    """Models that end with a view, eager and compiled."""
+    monkeypatch.setattr(attention, "SMALL_SCORES", {"gpu": limit, "cpu": limit})
+
+    def model(x):
+        q = x.unflatten(-1, (4, 8)).transpose(1, 2)
+        return sdpa(q, q, q).transpose(1, 2).view(x.shape) + 1
+
+    for size in (5, 7):
+        x = torch.randn(2, size, 32)
+        for function in (model, torch.compile(model, dynamic=dynamic)):
+            torch.testing.assert_close(function(x.to("webgpu")).cpu(), model(x), rtol=1e-4, atol=1e-4)
 
 
 def test_odd_heads_take_the_composite():

@@ -59,6 +59,7 @@ CUSTOM: dict[tuple[str, str], Custom] = {}  # by overload and dispatch key
 AUTOCAST: dict[str, str] = {}  # rules by overload, those of operators that torch composes of others too
 COMPLETE: list[Callable[[], None]] = []  # called when every entry is in the table
 TRACED: dict[str, Callable] = {}  # what a composite overload becomes in a graph that `frontend.compiled` makes
+APART: dict[str, Callable] = {}  # what stands for a composite overload where a subclass, or a graph, takes it apart
 _LETTERS = "abcdefgh"
 
 
@@ -206,6 +207,17 @@ def traced(overload: str):
 
     def register(function: Callable) -> Callable:
         TRACED[overload] = function
+        return function
+
+    return register
+
+
+def apart(overload: str):
+    """Registers what a composite overload is where its parts are seen, made of operators that torch knows; where that
+    is torch's own composite it raises Unsupported."""
+
+    def register(function: Callable) -> Callable:
+        APART[overload] = function
         return function
 
     return register

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 
 from ...dtypes import Unsupported
-from ...ops.table import TRACED, overload_named
+from ...ops.table import APART, TRACED, overload_named
 from ..graphs import backend
 
 _Key = torch._C.DispatchKey
@@ -66,7 +66,7 @@ def _register(implement: Callable, onward: torch.library.Library, overload) -> N
 
     for key in _NEXT:
         onward.impl(own, again, key)
-    traced = TRACED.get(name, _untraced)
+    traced, apart = TRACED.get(name, _untraced), APART.get(name, _untraced)
     whole = not _has_kernel(overload.name(), "AutogradPrivateUse1")  # torch has a gradient for it: it stays in graphs
 
     def kernel(keys, *args, **kwargs):
@@ -74,9 +74,9 @@ def _register(implement: Callable, onward: torch.library.Library, overload) -> N
         dispatcher = keys.has(_Key.PythonDispatcher)
         following = (keys.remove(_Key.PythonDispatcher) if dispatcher else keys).highestPriorityTypeId()
         if following == _Key.AutogradPrivateUse1 and not (backend.tracing and whole):
-            if backend.tracing:
+            for stand_in in (traced, apart) if backend.tracing else (apart,):
                 try:
-                    return traced(*args, **kwargs)
+                    return stand_in(*args, **kwargs)
                 except Unsupported:
                     pass  # what the entry leaves to torch
             if dispatcher:  # perhaps with a composite in Python, for sizes that are symbols

@@ -9,9 +9,10 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     }
     let head = row / p.l;
     let at = p.g_o + head / p.heads * p.g_b + head % p.heads * p.g_h + row % p.l * p.g_r;
+    let o_at = p.out_o + head / p.heads * p.out_b + head % p.heads * p.out_h + row % p.l * p.out_r;
     var sum = vec4<f32>(0.0);
     for (var e = 0u; e < p.v4; e++) {
-        sum += {{ read4("g", "at + e") }} * {{ read4("o", "row * p.v4 + e") }};
+        sum += {{ read4("g", "at + e") }} * {{ read4("o", "o_at + e") }};
     }
     stats[row] = lse[row];
     stats[row + p.rows] = (sum.x + sum.y) + (sum.z + sum.w);

@@ -83,7 +83,10 @@ def plan(
     words = [shape.l, shape.l, shape.s, shape.e // 4, shape.v // 4, heads, shape.heads // shape.shared, blocks]
     words += [sequences, blocks * sequences, rows_total, 1, shape.s]
     names = "qkv" if mode == "forward" else "qkvg"
-    words += [*_places(names, operands), *(mask[1:] if mask else ())]
+    words += _places(names, operands)
+    if mode == "forward":
+        words += operands["out"].words()[1:]
+    words += mask[1:] if mask else ()
     limit = min(LARGEST / scale, 32768.0)
     params = packed(words) + pack("<3f", scale, scale * LOG2E, limit * limit)
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0

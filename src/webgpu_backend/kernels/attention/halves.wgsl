@@ -25,6 +25,7 @@ var<workgroup> row_values: array<vec4<f32>, {{ t.rows * TX // 4 }}>;
     let k_at = p.k_o + batch * p.k_b + shared_head * p.k_h;
     let v_at = p.v_o + batch * p.v_b + shared_head * p.v_h;
     let row_at = (batch * p.heads + head) * p.l;
+    let out_at = batch * p.out_b + head * p.out_h;
 {% if mask %}
     let mask_at = p.mask_o + batch * p.mask_b + head * p.mask_h;
 {% endif %}
@@ -176,6 +177,7 @@ var<workgroup> row_values: array<vec4<f32>, {{ t.rows * TX // 4 }}>;
 {% else %}
 {% include "attention/total.wgsl" %}
 {% endif %}
+        let to = out_at + (first + ty + {{ i * TY }}u) * p.out_r + tx;
         // A row that may attend to nothing is zero, and its weights stay zero in the backward pass.
         let share = select(1.0 / total, 0.0, total == 0.0);
         if (tx == 0u) {
@@ -184,7 +186,7 @@ var<workgroup> row_values: array<vec4<f32>, {{ t.rows * TX // 4 }}>;
 {% for c in range(v_slices * per) %}
         if (tx + {{ c * TX }}u < p.v4) {
             let r = o{{ i }}_{{ c }} * share;
-            {{ write4("out", "row * p.v4 + tx + %du" % (c * TX), ["r.x", "r.y", "r.z", "r.w"]) }}
+            {{ write4("out", "to + %du" % (c * TX), ["r.x", "r.y", "r.z", "r.w"]) }}
         }
 {% endfor %}
     }

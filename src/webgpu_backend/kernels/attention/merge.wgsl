@@ -50,5 +50,7 @@ fn main(
     if (e == 0u) {
         stats[row] = select(top + log2(total), 3.0e38, total == 0.0);
     }
+    let head = row / p.l;
+    let to = head / p.heads * p.out_b + head % p.heads * p.out_h + row % p.l * p.out_r + e;
     {{ write4 }}
 }

@@ -26,7 +26,7 @@ def plan_forward(
     if splits == 1:
         return numbered(Plan((_named(step, *inputs, "lse", "out"),), {}), FORWARD)
     rows = shape.batch * shape.heads * shape.l
-    join = _named(single.plan_merge(shape, dtype, splits, caps), "stats", "parts", "lse", "out")
+    join = _named(single.plan_merge(shape, dtype, operands["out"], splits, caps), "stats", "parts", "lse", "out")
     scratch = {"stats": 8 * rows * splits, "parts": 4 * rows * splits * shape.v}
     return numbered(Plan((_named(step, *inputs, "stats", "parts"), join), scratch), FORWARD)
 
@@ -45,7 +45,7 @@ def plan_backward(
     """Over q, k, v, the gradient, the mask (if there is one), the output, the log-sum-exps and the gradients, of which
     `wanted` says whether dq, and dk with dv, are. `fused`: one kernel, which adds to dq: float32, and zero before."""
     inputs = ("q", "k", "v", "g") if mask is None else ("q", "k", "v", "g", "mask")
-    steps = [_named(single.plan_delta(shape, dtype, operands["g"], caps), "g", "out", "lse", "stats")]
+    steps = [_named(single.plan_delta(shape, dtype, operands["g"], operands["out"], caps), "g", "out", "lse", "stats")]
     scratch = {"stats": 8 * shape.batch * shape.heads * shape.l}
     modes = [("keys", ("dk", "dv", "dq"))] if fused else []
     if not fused:

@@ -79,6 +79,7 @@ class Mask(NamedTuple):
 
 
 LOG2E = 1.4426950408889634
+OUT = ["out_b", "out_h", "out_r"]  # where the output's rows lie; it is a tensor of its own, and starts at 0
 # What a weight is dropped by: Philox' key and counter, the words below which it is, and what the others are times.
 DROPOUT = ["seed_x", "seed_y", "draw_x", "draw_y", "dropped", "rest: f32"]
 
@@ -133,6 +134,8 @@ def plan(
     words += [total, rows_total, splits, chunk]
     for name in ("q", "k", "v") if mode == "forward" else ("q", "k", "v", "g"):
         words += operands[name].words()
+    if mode == "forward":
+        words += operands["out"].words()[1:]
     if mask:
         words += mask[1:]
     params = packed(words) + pack("<2f", scale, scale * LOG2E)
@@ -148,10 +151,10 @@ def plan(
     return Step(program, params, spread(total, caps), draw=draw), splits
 
 
-def plan_merge(shape: Shape, dtype: DType, splits: int, caps: Caps) -> Step:
+def plan_merge(shape: Shape, dtype: DType, out: Strides, splits: int, caps: Caps) -> Step:
     """Joins the parts of the keys. Bindings: the parts' statistics and sums, the rows' log-sum-exps, the output."""
     rows = shape.batch * shape.heads * shape.l
-    params = packed([rows, shape.v // 4, splits])
+    params = packed([rows, shape.v // 4, splits, shape.l, shape.heads, *out.words()[1:]])
     lanes = 1 << (shape.v // 4 - 1).bit_length()
     return Step(_merge_program(dtype, lanes, caps), params, spread(rows, caps))
 
@@ -167,6 +170,8 @@ def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps) -> tuple[
     inputs = ["q", "k", "v"] if mode == "forward" else ["q", "k", "v", "g"]
     for name in inputs:
         fields += [f"{name}_{part}" for part in "obhr"]
+    if mode == "forward":
+        fields += OUT
     if mask:
         fields += [f"mask_{part}" for part in "obhrc"]
     fields += ["scale: f32", "factor: f32"]
@@ -207,17 +212,17 @@ def _merge_program(dtype: DType, lanes: int, caps: Caps) -> Program:
         ("stats", "read_write", "array<f32>"),
         ("out", "read_write", elements.array_type(dtype, "v", caps)),
     ]
-    write = elements.write4(dtype, "out", "row * p.v4 + e", ["r.x", "r.y", "r.z", "r.w"], caps)
+    write = elements.write4(dtype, "out", "to", ["r.x", "r.y", "r.z", "r.w"], caps)
     return render_program(
-        f"attention_merge_{dtype.short}_{lanes}", "attention/merge.wgsl", ["rows", "v4", "splits"], bindings, caps,
-        lanes=lanes, write4=" ".join(write),
+        f"attention_merge_{dtype.short}_{lanes}", "attention/merge.wgsl",
+        ["rows", "v4", "splits", "l", "heads", *OUT], bindings, caps, lanes=lanes, write4=" ".join(write),
     )  # fmt: skip
 
 
-def plan_delta(shape: Shape, dtype: DType, grad: Strides, caps: Caps) -> Step:
+def plan_delta(shape: Shape, dtype: DType, grad: Strides, out: Strides, caps: Caps) -> Step:
     """Bindings: g, o, lse, stats."""
     rows = shape.batch * shape.heads * shape.l
-    params = packed([rows, shape.l, shape.heads, shape.v // 4, *grad.words()])
+    params = packed([rows, shape.l, shape.heads, shape.v // 4, *grad.words(), *out.words()])
     return Step(_delta_program(dtype, caps), params, spread(-(-rows // 64), caps))
 
 
@@ -230,7 +235,7 @@ def _delta_program(dtype: DType, caps: Caps) -> Program:
     ]  # fmt: skip
     return render_program(
         f"attention_delta_{dtype.short}", "attention/delta.wgsl",
-        ["rows", "l", "heads", "v4", "g_o", "g_b", "g_h", "g_r"], bindings, caps,
+        ["rows", "l", "heads", "v4", "g_o", "g_b", "g_h", "g_r", "out_o", *OUT], bindings, caps,
         declarations=elements.wideners((dtype,), caps),
         read4=lambda x, at: elements.widened(dtype, f"{x}_in[{at}]", caps),
     )  # fmt: skip

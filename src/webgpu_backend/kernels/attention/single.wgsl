@@ -386,6 +386,9 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
     let k_at = p.k_o + batch * p.k_b + shared_head * p.k_h;
     let v_at = p.v_o + batch * p.v_b + shared_head * p.v_h;
     let row_at = (batch * p.heads + head) * p.l;
+{% if mode == "forward" and not split %}
+    let out_at = batch * p.out_b + head * {{ "p.ratio * " if packed }}p.out_h;
+{% endif %}
 {% if mask %}
     let mask_at = {{ mask_start }}{{ " + head * p.ratio * p.mask_h" if packed }};
 {% endif %}
@@ -474,6 +477,8 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
         }
 {% endfor %}
 {% else %}
+{% set own = "(first + ty + %du)" % (i * TY) %}
+        let to = out_at + {{ "%s / p.n * p.out_h + %s %% p.n" % (own, own) if packed else own }} * p.out_r + tx;
         // A row that may attend to nothing is zero, and its weights stay zero in the backward pass.
         let share = select(1.0 / total, 0.0, total == 0.0);
         if (tx == 0u) {
@@ -482,7 +487,7 @@ var<workgroup> row_values: array<vec4<f32>, {{ (t.rows * TX + 3) // 4 }}>;
 {% for c in range(v_wide) %}
         if (tx + {{ c * TX }}u < p.v4) {
             let r = o{{ i }}_{{ c }} * share;
-            {{ write4("out", "row * p.v4 + tx + %du" % (c * TX), ["r.x", "r.y", "r.z", "r.w"]) }}
+            {{ write4("out", "to + %du" % (c * TX), ["r.x", "r.y", "r.z", "r.w"]) }}
         }
 {% endfor %}
 {% endif %}

@@ -8,14 +8,24 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.attention import plans
 from ...kernels.attention.single import MAX_HEAD, Mask, Shape, Strides
+from ...kernels.layout import contiguous_strides
 from ...plan import caps, launch, planned
 from ..random.streams import default
-from ..shape.copy import fill
-from ..table import custom, traced
+from ..shape.copy import fill, memory_order
+from ..table import apart, custom, traced
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 # Scores up to this many are cheaper as products on a software adapter, which has no use for workgroup memory.
 SMALL_SCORES = {"gpu": 0, "cpu": 1 << 24}
+
+
+BY_HEADS = (0, 1, 2, 3)
+_LAYOUTS = (BY_HEADS, (0, 2, 1, 3), (2, 0, 1, 3))  # that are looked for where sizes are symbols
+
+
+def _strides_in(sizes, order) -> tuple[int, ...]:
+    strides = contiguous_strides([sizes[d] for d in order])
+    return tuple([strides[order.index(d)] for d in range(len(sizes))])
 
 
 def _strides(x: torch.Tensor) -> Strides:
@@ -47,13 +57,15 @@ def _shape(q, k, v) -> Shape:
 
 
 @planned
-def forward(q, k, v, mask, causal: bool, scale: float, dropout: float, draw):
-    """Four-dimensional operands; returns the output and the rows' log-sum-exp, in powers of two."""
+def forward(q, k, v, mask, causal: bool, scale: float, dropout: float, draw, order: tuple = BY_HEADS):
+    """Four-dimensional operands; returns the output, whose dimensions lie in this order, and the rows' log-sum-exp, in
+    powers of two."""
     q, k, v = _ready(q), _ready(k), _ready(v)
     shape = _shape(q, k, v)
     mask, how = _mask(mask, shape)
-    operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v)}
-    out = T.empty((*q.shape[:3], shape.v), q.dtype)
+    sizes = (*q.shape[:3], shape.v)
+    out = T.empty(sizes, q.dtype, _strides_in(sizes, order))
+    operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v), "out": _strides(out)}
     lse = T.empty(q.shape[:3], torch.float32)
     plan = plans.plan_forward(shape, T.dtype_of(q), operands, how, causal, scale, dropout, caps())
     launch(plan, q, k, v, mask, lse, out, draw=draw)
@@ -65,11 +77,11 @@ def backward(
     grad, q, k, v, mask, out, lse, causal: bool, scale: float, dropout: float, draw, wanted: tuple, together: bool
 ):
     """Gradients of q, k and v; `wanted` says which. `together`: one kernel, in which dq is summed in any order."""
-    q, k, v, grad = _ready(q), _ready(k), _ready(v), _ready(grad)
+    q, k, v, grad, out = _ready(q), _ready(k), _ready(v), _ready(grad), _ready(out)
     shape = _shape(q, k, v)
     mask, how = _mask(mask, shape)
     dtype = T.dtype_of(q)
-    operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v), "g": _strides(grad)}
+    operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v), "g": _strides(grad), "out": _strides(out)}
     dq = dk = dv = None
     both = wanted[1] or wanted[2]
     if both:
@@ -91,7 +103,7 @@ class Attention(torch.autograd.Function):
     def forward(ctx, q, k, v, mask, *rest):
         out, lse = forward(q, k, v, mask, *rest)
         ctx.save_for_backward(q, k, v, mask, out, lse)
-        ctx.causal, ctx.scale, ctx.dropout, ctx.draw = rest
+        ctx.causal, ctx.scale, ctx.dropout, ctx.draw, _ = rest
         return out
 
     @staticmethod
@@ -101,11 +113,11 @@ class Attention(torch.autograd.Function):
         if torch.is_grad_enabled():
             if ctx.dropout:
                 raise NotImplementedError("webgpu: the second derivative of attention with dropout")
-            return (*_twice_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 5)
+            return (*_twice_differentiable(grad, q, k, v, mask, ctx.causal, ctx.scale, wanted), *[None] * 6)
         with torch.no_grad():
             together = not torch.are_deterministic_algorithms_enabled()
             rest = (ctx.causal, ctx.scale, ctx.dropout, ctx.draw, wanted, together)
-            return (*backward(grad, q, k, v, mask, out, lse, *rest), *[None] * 5)
+            return (*backward(grad, q, k, v, mask, out, lse, *rest), *[None] * 6)
 
 
 class Products(torch.autograd.Function):
@@ -199,24 +211,65 @@ def _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> No
             raise Unsupported("webgpu: attention with this mask")
 
 
+def _order(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) -> tuple[int, ...]:
+    """Dimensions of the result, outermost first: torch's fused kernel for the CPU lays it out as the queries lie, and
+    what that leaves to the composite lies by heads. Models take rows apart from heads without a copy then."""
+    q, k, v, given = query.shape, key.shape, value.shape, (query, key, value)
+    if dropout_p or any([t.dim() != 4 or t.dtype is not query.dtype or t.stride(-1) != 1 for t in given]):
+        return BY_HEADS
+    shared = q[1] == k[1] or (enable_gqa and q[1] % k[1] == 0)
+    if 0 in q or 0 in k or not shared or k != v or q[0] != k[0] or q[3] != k[3] or not query.is_floating_point():
+        return BY_HEADS
+    if attn_mask is not None and (is_causal or attn_mask.requires_grad or attn_mask.dim() not in (2, 4)):
+        return BY_HEADS
+    if any([isinstance(s, torch.SymInt) for s in (*q, *query.stride())]):
+        return next((order for order in _LAYOUTS if _lie(query, order)), BY_HEADS)
+    single, lies = [d for d in range(4) if q[d] == 1], [d for d in memory_order(query) if q[d] != 1]
+    return BY_HEADS if lies == sorted(lies) else (*single, *lies)
+
+
+def _lie(query, order) -> bool:
+    strides = [query.stride(d) for d in order]
+    return all([a >= b for a, b in zip(strides, strides[1:])])
+
+
+def _laid(out: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+    if order == BY_HEADS:
+        return out
+    return out.permute(order).contiguous().permute([order.index(d) for d in range(4)])
+
+
 def _small(query, key) -> bool:
     """Few scores, which are cheaper as products."""
     return query.numel() // query.shape[-1] * key.shape[-2] <= SMALL_SCORES[caps().kind]
 
 
+def _have_kernels(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa, order) -> bool:
+    """False where the composite is to be laid out as the queries are; Unsupported where it is right as it comes."""
+    try:
+        _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+        if _small(query, key) and (query.dtype == torch.float32 or dropout_p):
+            raise Unsupported("webgpu: few scores are cheaper as products")
+    except Unsupported:
+        if order == BY_HEADS:
+            raise
+        return False
+    return True
+
+
 def _differentiable(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
-    _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    order = _order(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    if not _have_kernels(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa, order):
+        return _laid(_composed(query, key, value, attn_mask, is_causal, scale), order)
     e = query.shape[-1]
     wanted = 1.0 / math.sqrt(e) if scale is None else float(scale)
     flat = [_four(t) for t in (query, key, value)]
     if _small(query, key):
-        if query.dtype == torch.float32 or dropout_p:
-            raise Unsupported("webgpu: few scores are cheaper as products")
         if query.dim() == 4:
-            return Products.apply(*flat, attn_mask, is_causal, wanted)
+            return _laid(Products.apply(*flat, attn_mask, is_causal, wanted), order)
         return _wide_products(query, key, value, attn_mask, is_causal, scale)
     draw = _draw(dropout_p)
-    out = Attention.apply(*flat, attn_mask, is_causal, wanted, dropout_p, draw)
+    out = Attention.apply(*flat, attn_mask, is_causal, wanted, dropout_p, draw, order)
     return out if query.dim() == 4 else out.reshape(*query.shape[:-1], value.shape[-1])
 
 
@@ -237,14 +290,14 @@ def _wide_products(query, key, value, attn_mask, is_causal, scale):
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
 ):
-    _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    order = _order(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    if not _have_kernels(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa, order):
+        return _laid(_composed(query, key, value, attn_mask, is_causal, scale), order)
     if _small(query, key):
-        if query.dtype == torch.float32 or dropout_p:
-            raise Unsupported("webgpu: few scores are cheaper as products")
-        return _wide_products(query, key, value, attn_mask, is_causal, scale)
+        return _laid(_wide_products(query, key, value, attn_mask, is_causal, scale), order)
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     flat = [_four(t) for t in (query, key, value)]
-    out, _ = forward(*flat, attn_mask, is_causal, scale, dropout_p, _draw(dropout_p))
+    out, _ = forward(*flat, attn_mask, is_causal, scale, dropout_p, _draw(dropout_p), order)
     return out if query.dim() == 4 else out.reshape(*query.shape[:-1], value.shape[-1])
 
 
@@ -259,7 +312,7 @@ def _four(t: torch.Tensor) -> torch.Tensor:
 _library = torch.library.Library("webgpu_backend", "DEF")
 _ANY_STRIDES = (torch.Tag.flexible_layout,)
 _library.define(
-    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale) -> (Tensor, Tensor)",
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float scale, int[4] order) -> (Tensor, Tensor)",
     tags=_ANY_STRIDES,
 )
 _library.define(
@@ -271,8 +324,8 @@ _ours = torch.ops.webgpu_backend
 
 
 @torch.library.impl(_library, "attention", "PrivateUse1")
-def _attention(q, k, v, mask, causal, scale):
-    return forward(q, k, v, mask, causal, scale, 0.0, None)
+def _attention(q, k, v, mask, causal, scale, order):
+    return forward(q, k, v, mask, causal, scale, 0.0, None, tuple(order))
 
 
 @torch.library.impl(_library, "attention_backward", "PrivateUse1")
@@ -282,8 +335,10 @@ def _attention_backward(grad, q, k, v, mask, out, lse, causal, scale):
 
 
 @torch.library.register_fake("webgpu_backend::attention", lib=_library)
-def _attention_shapes(q, k, v, mask, causal, scale):
-    return q.new_empty((*q.shape[:3], v.shape[3])), q.new_empty(q.shape[:3], dtype=torch.float32)
+def _attention_shapes(q, k, v, mask, causal, scale, order):
+    sizes = (*q.shape[:3], v.shape[3])
+    out = q.new_empty([sizes[d] for d in order]).permute([order.index(d) for d in range(4)])
+    return out, q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
 @torch.library.register_fake("webgpu_backend::attention_backward", lib=_library)
@@ -292,13 +347,13 @@ def _attention_backward_shapes(grad, q, k, v, mask, out, lse, causal, scale):
 
 
 def _attention_saves(ctx, inputs, output):
-    q, k, v, mask, ctx.causal, ctx.scale = inputs
+    q, k, v, mask, ctx.causal, ctx.scale, _ = inputs
     ctx.save_for_backward(q, k, v, mask, *output)
 
 
 def _attention_gradient(ctx, grad, _):
     found = _ours.attention_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.scale)
-    return (*found, None, None, None)
+    return (*found, None, None, None, None)
 
 
 torch.library.register_autograd(
@@ -314,4 +369,16 @@ def traced_attention(
     if dropout_p or query.dim() != 4 or _small(query, key):
         raise Unsupported("webgpu: a graph has torch's own attention here")
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-    return _ours.attention(query, key, value, attn_mask, is_causal, scale)[0]
+    order = _order(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    return _ours.attention(query, key, value, attn_mask, is_causal, scale, order)[0]
+
+
+@apart("scaled_dot_product_attention")
+def attention_apart(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
+    symbols = [s for t in (query, key, value) for s in t.shape if isinstance(s, torch.SymInt)]
+    if any([not s.node.has_hint() for s in symbols]):
+        raise Unsupported("webgpu: attention over sizes that follow from values")
+    order = _order(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    if order == BY_HEADS:
+        raise Unsupported("webgpu: torch's composite lies by heads")
+    return _laid(_composed(query, key, value, attn_mask, is_causal, scale), order)
