@@ -24,7 +24,6 @@ DIFFERENT: dict[str, str] = {
     "nn.functional.max_unpool2d": "torch's decomposition, which scatters into a new tensor",
     "nn.functional.max_unpool2d.grad": "torch's decomposition, which scatters into a new tensor",
     "stack": "the CPU joins images in channels_last by rows, or for some dimensions in neither order",
-    "fft.rfftn": "several dimensions are transformed one after the other, here the innermost first",
     "svd_lowrank": _LAPACK,
     "pca_lowrank": _LAPACK,
     "linalg.lstsq": _LAPACK,

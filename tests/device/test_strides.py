@@ -2,6 +2,8 @@
 channels_last through the layers that keep it, forward and backward."""
 
 import os
+from functools import partial
+from itertools import permutations
 
 import pytest
 import torch
@@ -126,6 +128,45 @@ def test_of_positions_and_indices():
         expected, found = call(x, i, j), call(*[t.to(D) for t in (x, i, j)])
         close(found, expected, 1e-4)
         assert strides(found) == strides(expected)
+
+
+def same(call, *tensors):
+    expected, found = call(*tensors), call(*[t.to(D) for t in tensors])
+    close(found, expected, 1e-4)
+    assert strides(found) == strides(expected)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_of_elements_at_indices_that_are_transposed(order):
+    x, i = torch.randn(4, 5, 6, 7), torch.randint(0, 4, (2, 3, 5)).permute(order)
+    same(lambda x, i: x[i], x, i)
+    same(lambda x, i: x[:, i], x.permute(3, 1, 2, 0), i)
+    same(lambda x, i, j: x[i, j], x, i, i.contiguous())
+    same(lambda x, i, j: x[i, :, j], x, i[:1], i)
+
+
+@pytest.mark.parametrize("dims", [0, 1, 3, (0, 2), None], ids=str)
+def test_of_what_is_rolled(dims):
+    x = torch.randn(4, 5, 6, 7)
+    last = x.contiguous(memory_format=torch.channels_last)
+    for given in (last, last[:, 1:3], x.permute(3, 0, 2, 1), x[:, ::2], x[:1].expand(4, 5, 6, 7), last[:, :1]):
+        same(lambda x: x.roll((1, 2) if isinstance(dims, tuple) else 1, dims), given)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_of_spectra(order):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode()
+    for name in ("fftn", "rfftn", "irfftn", "hfftn", "ihfftn"):
+        x = torch.randn(4, 3, 5, dtype=torch.complex64 if name in ("fftn", "irfftn", "hfftn") else torch.float32)
+        for dims in ((0, 1, 2), (2, 0, 1), (1, 0), (2,)):
+            call, given = partial(getattr(torch.fft, name), dim=dims), x.permute(order)
+            same(call, given)
+            given = given.to(D)
+            with mode:
+                faked = call(mode.from_tensor(given))
+            assert strides(faked) == strides(call(given))
 
 
 def test_graphs_know_the_strides_of_convolutions():

@@ -71,6 +71,31 @@ def order_by(sizes, strides) -> list[int]:
     return sorted(range(len(sizes)), key=lambda d: (-strides[d], d) if sizes[d] > 1 else (0, d))
 
 
+def iterator_order(sizes, strides_list) -> list[int]:
+    """Dimensions of a new tensor, outermost first, as torch's iterators choose them by the strides of what is read: the
+    first operand that tells two dimensions apart decides, one with a stride of 0 does not."""
+    found = list(reversed(range(len(sizes))))
+    for last in range(1, len(found)):
+        moving = last
+        for d in reversed(range(last)):
+            inner, outer = found[d], found[moving]
+            pairs = [(st[inner], st[outer]) for st in strides_list if st[inner] and st[outer]]
+            told = next((a - b for a, b in pairs if a != b or sizes[inner] > sizes[outer]), None)
+            if told is None:
+                continue
+            if told < 0:
+                break
+            found[d], found[moving] = outer, inner
+            moving = d
+    return found[::-1]
+
+
+def strides_in(sizes, order) -> tuple[int, ...]:
+    """Of a dense tensor whose dimensions lie in this order, outermost first."""
+    strides = contiguous_strides([sizes[d] for d in order])
+    return tuple([strides[order.index(d)] for d in range(len(sizes))])
+
+
 def grid(threads: int, caps: Caps, workgroup: int = 0) -> tuple[int, int, int]:
     """Workgroups for a linear thread index `gid.x + gid.y * nwg.x * workgroup`; 0: of the usual size."""
     return spread(-(-threads // (workgroup or WORKGROUP[caps.kind])), caps)

@@ -26,7 +26,7 @@ _MADE_OF_PARTS = (
     "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "neg", "rad2deg", "relu", "round", "sgn", "sign", "signbit",
     "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "conj_physical", "threshold_backward", "any", "zero", "norm",
     "narrow_copy", "cat", "permute", "sum", "pow", "unsqueeze", "view_as_real", "sparse_resize", "resize_as_sparse",
-    "sparse_resize_and_clear", "floor_divide", "copy_sparse_to_sparse", "copy", "native_norm",
+    "sparse_resize_and_clear", "view_as_complex", "floor_divide", "copy_sparse_to_sparse", "copy", "native_norm",
 )  # fmt: skip
 _KERNELS: dict[str, Callable] = {}
 
@@ -196,37 +196,88 @@ def _transpose(self, dim0, dim1):
 # -- arithmetic
 
 
+def _common(self, other, into=None, where="") -> torch.dtype:
+    """The dtype of a result; it must fit into one that is written."""
+    dtype = torch.result_type(self, other)
+    if into is not None and not torch.can_cast(dtype, into):
+        got, want = _scalar_name(dtype), _scalar_name(into)
+        raise RuntimeError(f"Can't convert result type {got} to output {want}{where}")
+    return dtype
+
+
+def _times(values, alpha, dtype: torch.dtype) -> torch.Tensor:
+    if isinstance(alpha, bool) and dtype is not torch.bool:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and not (dtype.is_floating_point or dtype.is_complex):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    values = values.to(dtype)
+    return values if alpha == 1 else values * alpha
+
+
 @kernel("add.Tensor")
 def _add(self, other, *, alpha=1):
     if not self.is_sparse:
-        return _add_(self.clone(), other, alpha=alpha)
-    if not other.is_sparse or self.shape != other.shape or self.sparse_dim() != other.sparse_dim():
-        raise refusal("sums of sparse and dense", "aten::add.Tensor")
-    values = torch.cat([self._values(), other._values() * alpha])
+        return _add_to_dense(self.to(_common(self, other), copy=True), other, alpha)
+    if not isinstance(other, torch.Tensor) or not other.is_sparse:
+        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+    if self.shape != other.shape:
+        mine, theirs = list(self.shape), list(other.shape)
+        raise RuntimeError(f"add: expected sizes of 'self' and 'other' to match, but {mine} != {theirs}")
+    if self.sparse_dim() != other.sparse_dim():
+        raise RuntimeError(
+            f"add: expected 'self' and 'other' to have same density, but 'self' has {self.sparse_dim()} sparse "
+            f"dimensions while 'other' has {other.sparse_dim()} sparse dimensions"
+        )
+    dtype = _common(self, other)
+    values = torch.cat([self._values().to(dtype), _times(other._values(), alpha, dtype)])
     both = _with(self, torch.cat([self._indices(), other._indices()], 1), values)
     return _coalesce(both) if self.is_coalesced() and other.is_coalesced() else both
 
 
-@kernel("add_.Tensor")
-def _add_(self, other, *, alpha=1):
-    if self.is_sparse and other.is_sparse:  # a gradient that is accumulated
-        return aten.copy_sparse_to_sparse_.default._op_dk(_SPARSE_CPU, self, _add(self, other, alpha=alpha))
-    if self.is_sparse or not other.is_sparse:
-        raise refusal("changed sparse", "aten::add_.Tensor")
-    values = other._values().to(self.dtype)
-    values = values if alpha == 1 else values * alpha
+def _add_to_dense(self, other, alpha):
+    if self.shape != other.shape:
+        raise RuntimeError(
+            f"add: expected 'self' and 'other' to have same size, but self has size {list(self.shape)} while other has "
+            f"size {list(other.shape)} (FYI: dense-sparse addition does not currently support broadcasting)"
+        )
+    values = _times(other._values(), alpha, self.dtype)
     if other.sparse_dim() == 0:
         return self.add_(values.sum(0))
     return self.index_put_(tuple(other._indices().unbind(0)), values, accumulate=True) if values.numel() else self
 
 
+@kernel("add_.Tensor")
+def _add_(self, other, *, alpha=1):
+    if self.is_sparse and (not isinstance(other, torch.Tensor) or not other.is_sparse):
+        return _add(self, other, alpha=alpha)  # refused
+    _common(self, other, self.dtype, " in add operation")
+    if not self.is_sparse:
+        return _add_to_dense(self, other, alpha)
+    return _put(self, _add(self, other, alpha=alpha))  # a gradient that is accumulated
+
+
+def _put(self, result):
+    """A sparse tensor becomes another."""
+    return aten.copy_sparse_to_sparse_.default._op_dk(_SPARSE_CPU, self, result.to(self.dtype))
+
+
+def _no_masks(self, other) -> None:
+    if self.dtype is torch.bool and isinstance(other, torch.Tensor) and other.dtype is torch.bool:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+            "operator instead."
+        )
+
+
 @kernel("sub.Tensor")
 def _sub(self, other, *, alpha=1):
+    _no_masks(self, other)
     return _add(self, other, alpha=-alpha)
 
 
 @kernel("sub_.Tensor")
 def _sub_(self, other, *, alpha=1):
+    _no_masks(self, other)
     return _add_(self, other, alpha=-alpha)
 
 
@@ -234,6 +285,8 @@ def _product(self, other) -> torch.Tensor:
     """Of two sparse tensors, or of one and a dense one: what is at the places that both have."""
     if not self.is_sparse:
         self, other = other, self
+    if not other.is_sparse and torch.broadcast_shapes(self.shape, other.shape) == self.shape:
+        other = other.expand(self.shape)
     same = self.shape == other.shape and (not other.is_sparse or self.sparse_dim() == other.sparse_dim() > 0)
     if not same or not self.sparse_dim():
         raise refusal("products of sparse", "aten::mul.Tensor")
@@ -249,21 +302,33 @@ def _product(self, other) -> torch.Tensor:
     return _with(self, self._indices()[:, kept], values, coalesced=True)
 
 
-def _scaled(name: str, function) -> Callable:
-    def scale(self, other):
-        if name == "mul" and isinstance(other, torch.Tensor) and self.dim() and other.dim():
-            return _product(self, other)
-        if name == "div" and isinstance(other, torch.Tensor) and other.dim():
-            raise RuntimeError(
-                "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
-                f"{list(other.shape)} for divisor)"
-            )
-        if not self.is_sparse or (isinstance(other, torch.Tensor) and (other.is_sparse or other.dim())):
-            raise refusal("products of sparse", f"aten::{name}.Tensor")
-        values = function(self._values(), other)
-        return _with(self, self._indices(), values, coalesced=self.is_coalesced())
+@kernel("mul.Tensor")
+def _mul(self, other):
+    if isinstance(other, torch.Tensor) and self.dim() and other.dim():
+        return _product(self, other)
+    if not self.is_sparse or (isinstance(other, torch.Tensor) and (other.is_sparse or other.dim())):
+        raise refusal("products of sparse", "aten::mul.Tensor")
+    return _with(self, self._indices(), self._values() * other, coalesced=self.is_coalesced())
 
-    return scale
+
+@kernel("mul_.Tensor")
+def _mul_(self, other):
+    _common(self, other, self.dtype, "" if self.is_sparse else " in add operation")
+    result = _mul(self, other)
+    return _put(self, result) if self.is_sparse else self.copy_(result.to_dense())
+
+
+@kernel("div.Tensor", "div.Tensor_mode")
+def _div(self, other, *, rounding_mode=None):
+    if isinstance(other, torch.Tensor) and (other.is_sparse or other.dim()):
+        raise RuntimeError(
+            f"Sparse division requires a scalar or zero-dim dense tensor divisor (got shape {list(other.shape)} for "
+            "divisor)"
+        )
+    if rounding_mode is not None:  # a sum of roundings is not the rounded sum
+        self = self.coalesce()
+    values = torch.div(self._values(), other, rounding_mode=rounding_mode)
+    return _with(self, self._indices(), values, coalesced=self.is_coalesced())
 
 
 def _into(function: Callable) -> Callable:
@@ -274,17 +339,19 @@ def _into(function: Callable) -> Callable:
         if not torch.can_cast(result.dtype, out.dtype):
             got, want = _scalar_name(result.dtype), _scalar_name(out.dtype)
             raise RuntimeError(f"result type {got} can't be cast to the desired output type {want}")
-        return aten.copy_sparse_to_sparse_.default._op_dk(_SPARSE_CPU, out, result.to(out.dtype))
+        return _put(out, result)
 
     return call
 
 
-for _name, _function in (("mul", torch.mul), ("div", torch.div)):
-    _scale = _scaled(_name, _function)
-    kernel(f"{_name}.Tensor")(_scale)
-    kernel(f"{_name}.out")(_into(_scale))
-kernel("add.out")(_into(_add))
-kernel("sub.out")(_into(_sub))
+for _name, _function in (("mul", _mul), ("add", _add), ("sub", _sub), ("div", _div)):
+    kernel(f"{_name}.out")(_into(_function))
+kernel("div.out_mode")(_into(_div))
+
+
+@kernel("div_.Tensor", "div_.Tensor_mode")
+def _div_(self, other, *, rounding_mode=None):
+    return _into(_div)(self, other, rounding_mode=rounding_mode, out=self)
 
 
 @kernel("mm")

@@ -8,7 +8,7 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.attention import plans
 from ...kernels.attention.single import MAX_HEAD, Mask, Shape, Strides
-from ...kernels.layout import contiguous_strides
+from ...kernels.layout import strides_in
 from ...plan import caps, launch, planned
 from ..random.streams import default
 from ..shape.copy import fill, memory_order
@@ -21,11 +21,6 @@ SMALL_SCORES = {"gpu": 0, "cpu": 1 << 24}
 
 BY_HEADS = (0, 1, 2, 3)
 _LAYOUTS = (BY_HEADS, (0, 2, 1, 3), (2, 0, 1, 3))  # that are looked for where sizes are symbols
-
-
-def _strides_in(sizes, order) -> tuple[int, ...]:
-    strides = contiguous_strides([sizes[d] for d in order])
-    return tuple([strides[order.index(d)] for d in range(len(sizes))])
 
 
 def _strides(x: torch.Tensor) -> Strides:
@@ -64,7 +59,7 @@ def forward(q, k, v, mask, causal: bool, scale: float, dropout: float, draw, ord
     shape = _shape(q, k, v)
     mask, how = _mask(mask, shape)
     sizes = (*q.shape[:3], shape.v)
-    out = T.empty(sizes, q.dtype, _strides_in(sizes, order))
+    out = T.empty(sizes, q.dtype, strides_in(sizes, order))
     operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v), "out": _strides(out)}
     lse = T.empty(q.shape[:3], torch.float32)
     plan = plans.plan_forward(shape, T.dtype_of(q), operands, how, causal, scale, dropout, caps())

@@ -9,11 +9,11 @@ from torch._prims_common import canonicalize_dim
 from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.fft import fft
-from ...kernels.layout import numel
+from ...kernels.layout import numel, strides_in
 from ...plan import caps, constant, launch
 from ..by_index import run
 from ..oversize import by_free_dimension
-from ..shape.copy import restrided
+from ..shape.copy import like_strides, restrided
 from ..sort.scan import blocks_of
 from ..table import COMPOSITE, composed, custom
 
@@ -130,14 +130,35 @@ def _over(x: torch.Tensor, dims: list[int], forward: bool, scale: float) -> torc
     return x
 
 
+def _after(strides, sizes, dims: list[int]) -> tuple[int, ...]:
+    """Strides after MKL's transform: what it passes over lies outermost, by the strides it had, then `dims`."""
+    over = sorted([d for d in range(len(sizes)) if d not in dims], key=lambda d: -strides[d])
+    return strides_in(sizes, [*over, *dims])
+
+
+def _by_stride(strides, dims: list[int]) -> list[int]:
+    return sorted(dims, key=lambda d: -strides[d])
+
+
 def _laid_by_torch(function):
-    """With the strides that torch gives on the CPU and expects in graphs: transformed dimensions lie innermost."""
-    op = getattr(torch.ops.aten, f"_{function.__name__}").default
+    """With the strides that torch gives on the CPU and expects in graphs, where it has MKL and where it has not."""
+    kind = function.__name__
 
     @wraps(function)
-    def call(self, *args):
-        meta = torch.empty_strided(self.shape, self.stride(), dtype=self.dtype, device="meta")
-        return restrided(function(self, *args), op(meta, *args).stride())
+    def call(self, dim, *rest):
+        out = function(self, dim, *rest)
+        dims, strides = _dims(self, dim), self.stride()
+        if not dims:
+            return restrided(out, like_strides(self))
+        if kind == "fft_c2c":
+            return restrided(out, _after(strides, out.shape, _by_stride(strides, dims)))
+        if not torch.backends.mkl.is_available():
+            return out
+        if kind == "fft_r2c":
+            return restrided(out, _after(strides, out.shape, [*_by_stride(strides, dims[:-1]), dims[-1]]))
+        if dims[:-1]:
+            strides = _after(strides, self.shape, _by_stride(strides, dims[:-1]))
+        return restrided(out, _after(strides, out.shape, dims[-1:]))
 
     return call
 

@@ -8,13 +8,12 @@ from torch._prims_common import canonicalize_dim
 
 from ... import tensor as T
 from ...kernels.indexing.read import Axis, plan
-from ...kernels.layout import numel
+from ...kernels.layout import iterator_order, numel, strides_in
 from ...plan import caps, launch, windows
 from ...plan.faults import site
 from ...plan.outline import not_lasting
 from ...runtime.errors import BindingTooLarge
 from ..pointwise.elementwise import _scalar_name, broadcast_shape
-from ..shape.copy import restrided
 from ..table import custom
 from . import oversize
 
@@ -32,12 +31,15 @@ def axis(index: torch.Tensor, strides, limit: int, step: int, op: str, dim: int,
     return Axis(INDEX_SIZE[index.dtype], tuple(strides), index.storage_offset(), limit, step, site(op, dim, wraps))
 
 
-def read(source: torch.Tensor, indices, shape, strides, axes) -> torch.Tensor:
+def read(source: torch.Tensor, indices, shape, strides, axes, order=None) -> torch.Tensor:
     """A new tensor of `shape` from elements of the source, whose strides over that shape are given; each axis adds
-    what its index says."""
-    out = T.empty(shape, source.dtype)
+    what its index says. `order`: of its dimensions in memory."""
+    out = T.empty(shape, source.dtype, strides_in(shape, order) if order else None)
     if not out.numel():
         return out
+    if order:
+        shape, strides = [shape[d] for d in order], [strides[d] for d in order]
+        axes = [a._replace(strides=tuple([a.strides[d] for d in order])) for a in axes]
     item, offset = source.element_size(), source.storage_offset()
     try:
         launch(plan(shape, item, strides, offset, axes, caps()), source, *indices, out)
@@ -241,6 +243,8 @@ def few(self: torch.Tensor, indices: list[torch.Tensor | None]):
 
 @custom("index.Tensor", oversize=oversize.index)
 def index_tensor(self, indices):
+    if not indices:
+        raise IndexError("at least one index must be provided")
     flat = flat_mask(self, indices)
     if flat is not None:
         self, indices = flat
@@ -253,11 +257,9 @@ def index_tensor(self, indices):
         moved, joined = few(self, indices)
         out = index_tensor(moved, joined)
         return _restore(out, self, indices, shape)
-    out = read(self, given, *advanced(self, indices, "index"))
-    if self.is_contiguous():
-        return out
-    laid = torch.ops.aten.index.Tensor(like(self), [None if i is None else like(i) for i in indices])
-    return restrided(out, laid.stride())
+    sizes, strides, axes = advanced(self, indices, "index")
+    order = iterator_order(sizes, [strides, *[a.strides for a in axes]])
+    return read(self, given, sizes, strides, axes, None if order == sorted(order) else order)
 
 
 def _restore(out: torch.Tensor, self: torch.Tensor, indices, shape) -> torch.Tensor:

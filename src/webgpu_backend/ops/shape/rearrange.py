@@ -399,6 +399,10 @@ def roll(self, shifts, dims=()):
     total = [0] * self.dim()
     for s, d in zip(shifts, dims):
         total[canonicalize_dim(self.dim(), d)] += s
+    if image_format(self) is not torch.contiguous_format:  # which stays, as where torch joins the two parts
+        last = [0, *range(2, self.dim()), 1]
+        rolled = roll(self.permute(last), [total[d] for d in last], [*range(self.dim())])
+        return rolled.permute([last.index(d) for d in range(self.dim())])
     back = [-s % size for s, size in zip(total, self.shape)]
     self = self.resolve_conj().resolve_neg()
     rules = "".join("w" if s else "n" for s in back)
