@@ -234,3 +234,9 @@ def test_one_bad_index_among_many_is_named(place):
     with pytest.raises(IndexError, match=f"index {7 + place} is out of bounds for dimension 0 with size 7"):
         out.cpu()
     assert torch.equal(torch.ones(7, device="webgpu").gather(0, (index % 7).to("webgpu")).cpu(), torch.ones(3000))
+
+
+def test_no_index_at_all_is_refused():
+    for device in ("cpu", DEVICE):
+        with pytest.raises(IndexError, match="at least one index must be provided"):
+            torch.ops.aten.index.Tensor(torch.ones(1, device=device), [])

@@ -279,3 +279,54 @@ def test_division_by_a_sparse_tensor_is_refused():
     for device in ("cpu", D):
         with pytest.raises(RuntimeError, match=r"Sparse division requires .* \(got shape \[3, 5\] for divisor\)"):
             in_places(device) / in_places(device)
+
+
+MIXED = {
+    "dense plus": lambda d, s: d.int() + s,
+    "dense plus, many": lambda d, s: torch.add(d.half(), s.int(), alpha=3),
+    "plus": lambda d, s: s.int() + s,
+    "minus": lambda d, s: s - s.long(),
+    "times a row": lambda d, s: s * d[0],
+    "into dense": lambda d, s: d.mul_(s.long()),
+    "into sparse": lambda d, s: s.mul_(s.long()),
+    "into sparse by dense": lambda d, s: s.mul_(d),
+    "by a number": lambda d, s: s.mul_(3),
+    "over a number": lambda d, s: s.div_(4),
+    "over, rounded": lambda d, s: s.int().div(2, rounding_mode="floor"),
+    "over, rounded, in place": lambda d, s: s.div_(2, rounding_mode="trunc"),
+    "complex": lambda d, s: torch.view_as_complex(torch.stack([d, d], -1).to_sparse(1)),
+}
+REFUSED = {
+    "a number": lambda d, s: s + 1,
+    "minus a number": lambda d, s: s.sub_(1),
+    "dense": lambda d, s: s + d,
+    "another shape": lambda d, s: d[:1] + s,
+    "sparse of another shape": lambda d, s: s + d[:1].to_sparse(),
+    "another density": lambda d, s: s + d.to_sparse(1),
+    "into integers": lambda d, s: d.int().add_(s),
+    "into sparse integers": lambda d, s: s.int().add_(s),
+    "times, into integers": lambda d, s: s.int().mul_(s),
+    "over, into integers": lambda d, s: s.int().div_(2),
+    "a fraction of integers": lambda d, s: torch.add(s.int(), s.int(), alpha=1.5),
+    "masks": lambda d, s: s.bool() - s.bool(),
+    "over dense": lambda d, s: d.div_(s),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_dtypes_and_writes(name):
+    """What dense and sparse tensors of two dtypes give, and what is written in place."""
+    d, s = some(6, 7, seed=1), some(6, 7, seed=2).to_sparse()
+    ours, theirs = MIXED[name](d.to(D), s.to(D)), MIXED[name](d, s)
+    assert ours.dtype == theirs.dtype and ours.layout == theirs.layout
+    same(ours.to_dense(), theirs.to_dense())
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_cpu_s_words(name):
+    d, s = some(6, 7, seed=1), some(6, 7, seed=2).to_sparse()
+    with pytest.raises(RuntimeError) as theirs:
+        REFUSED[name](d, s)
+    with pytest.raises(RuntimeError) as ours:
+        REFUSED[name](d.to(D), s.to(D))
+    assert str(ours.value) == str(theirs.value)

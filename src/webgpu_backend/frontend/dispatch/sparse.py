@@ -313,7 +313,8 @@ def _mul(self, other):
 
 @kernel("mul_.Tensor")
 def _mul_(self, other):
-    _common(self, other, self.dtype, "" if self.is_sparse else " in add operation")
+    several = isinstance(other, torch.Tensor) and other.is_sparse
+    _common(self, other, self.dtype, f" in {'mul' if self.is_sparse else 'add'} operation" if several else "")
     result = _mul(self, other)
     return _put(self, result) if self.is_sparse else self.copy_(result.to_dense())
 
