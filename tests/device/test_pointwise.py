@@ -372,3 +372,14 @@ def test_the_gradient_of_hardswish_keeps_nan():
         torch.nn.functional.hardswish(leaf).sum().backward()
     torch.testing.assert_close(leaves[1].grad.cpu(), leaves[0].grad, equal_nan=True)
     assert leaves[0].grad.isnan().any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("function", [torch.fmod, torch.remainder])
+def test_remainders_by_a_number_of_16_bits(function, dtype):
+    """The number has the tensor's bits first: 2.3 goes into 6.9 three times, float16's neighbour of it twice or so."""
+    x = numbers(7, 33, dtype=dtype, scale=9)
+    for number in (2.3, -0.7, 1e9, 3, torch.tensor(2.3)):
+        close(function(x.to(D), number), function(x, number), 0)
+        close(x.to(D).clone().fmod_(number), x.clone().fmod_(number), 0)
+    close(torch.remainder(7.7, x.to(D)), torch.remainder(7.7, x), 0)

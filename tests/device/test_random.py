@@ -344,3 +344,16 @@ def test_dropout_hides_no_nan(dtype):
 def test_uniform_numbers_of_two_halves():
     parts = torch.view_as_real(torch.rand(999, dtype=torch.complex32, device=D)).float().cpu()
     assert parts.min() >= 0 and parts.max() < 1 and abs(parts.mean(0) - 0.5).max() < 0.05
+
+
+@pytest.mark.parametrize("name", ["normal_", "uniform_", "exponential_", "log_normal_", "cauchy_", "random_"])
+@pytest.mark.parametrize("dtype", [torch.int16, torch.bool, torch.complex64], ids=str)
+def test_no_elements_of_a_dtype_without_a_law(name, dtype):
+    """The CPU refuses some dtypes when it comes to the first element, others before."""
+    found = []
+    for device in ("cpu", D):
+        try:
+            found.append(getattr(torch.empty(0, 3, dtype=dtype, device=device), name)().shape)
+        except (RuntimeError, NotImplementedError) as error:
+            found.append((type(error), str(error)))
+    assert found[0] == found[1]

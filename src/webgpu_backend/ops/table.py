@@ -21,6 +21,7 @@ class Pointwise:
     promote: str = "default"  # default, int_to_float, always_bool, complex_to_float, bool_to_long, none
     check: Callable[[tuple, tuple], None] | None = None  # raises torch's error for bad inputs and scalars
     admit: Callable[[tuple], None] | None = None  # raises torch's error for inputs of a dtype; asked once for a plan
+    rounded: tuple[str, ...] = ()  # numbers that have the bits of 16-bit floats beside them; others are float32
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,12 @@ def expression(
     checked: bool = False,
     admit: Callable[[tuple], None] | None = None,
     nonzero: tuple[str, ...] = (),
+    rounded: tuple[str, ...] = (),
 ) -> Pointwise:
     """An entry under no aten name of its own: for `choose`, and for operators that need more than one kernel."""
     outputs = outputs or (("bool",) if promote == "always_bool" else ("T",))
     spec = Spec(name, source, tuple(_LETTERS[:arity]), scalars, tuple((types or {}).items()), outputs, checked, nonzero)
-    entry = Pointwise(name, spec, promote, check, admit)
+    entry = Pointwise(name, spec, promote, check, admit, rounded)
     ENTRIES.append(entry)
     return entry
 

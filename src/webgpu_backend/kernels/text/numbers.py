@@ -1,9 +1,10 @@
 """Python numbers as parameter words, converted as torch converts them, and how a shader reads them."""
 
+import math
 from collections.abc import Callable, Collection
 from struct import Struct, error, pack
 
-_F32, _F64, _U32, _U64 = Struct("<f"), Struct("<d"), Struct("<I"), Struct("<Q")
+_F16, _F32, _F64, _U32, _U64 = Struct("<e"), Struct("<f"), Struct("<d"), Struct("<I"), Struct("<Q")
 _BITS = {"uint8": 8, "int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 _LARGEST["complex64"] = _LARGEST["float32"]
@@ -49,6 +50,30 @@ def packer(carrier: str, dtype: str, checked: bool, nonzero: bool = False) -> Ca
         return plain((int(value) - low) % room + low if room else value)
 
     return pack if checked or room or nonzero else plain
+
+
+def rounded(plain: Callable[[object], bytes], dtype: str) -> Callable[[object], bytes]:
+    """Packs a number as float16 or bfloat16 has it."""
+    return lambda value: plain(_AS_FEW_BITS[dtype](float(value)))
+
+
+def _as_f16(value: float) -> float:
+    try:
+        return _F16.unpack(_F16.pack(value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _as_bf16(value: float) -> float:
+    """To the nearest, of two the even one; from float32, as torch rounds."""
+    value = _F32.unpack(_pack_f32(value))[0]
+    if value - value != 0:  # an infinity, NaN
+        return value
+    bits = _U32.unpack(_F32.pack(value))[0]
+    return _F32.unpack(_U32.pack((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000))[0]
+
+
+_AS_FEW_BITS = {"float16": _as_f16, "bfloat16": _as_bf16}
 
 
 def _pack_f32(value) -> bytes:

@@ -8,6 +8,7 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.layout import View, contiguous_strides, numel
 from ...kernels.pointwise import elementwise
+from ...kernels.text.numbers import rounded
 from ...plan import cache, caps, launch, run
 from ...plan.forms import Pattern, short_form
 from ...plan.run import NUMBERS, execute, place
@@ -15,7 +16,7 @@ from ...program import Plan
 from ...runtime.errors import BindingTooLarge
 from ..overlap import no_internal_overlap, no_partial_overlap
 from ..table import Pointwise
-from .promotion import promoted
+from .promotion import common_dtype, promoted
 
 _Tensor = torch.Tensor
 _MAX_ELEMENTS = (1 << 32) - 1
@@ -152,7 +153,7 @@ class Elementwise:
             caps(),
         )  # fmt: skip
         plan = Plan((step,))
-        plan.packers = packers
+        plan.packers = self._packers(inputs, packers)
         bound = [w for w, _ in windows]
         numbers = self.packed(plan, (*inputs, *scalars))
         launch(step.followed(numbers), *[bound[i] for i in step.bindings])
@@ -201,14 +202,24 @@ class Elementwise:
                 T.new(m)  # most often this is what fails
             raise Unsupported(f"webgpu: {self.aten} of more elements than a kernel counts")
         if n:
-            step, plan.packers = elementwise.plan(
-                entry.spec, T.STORED[compute], views, out_views, owned, aliases, caps()
-            )
+            step, packers = elementwise.plan(entry.spec, T.STORED[compute], views, out_views, owned, aliases, caps())
+            plan.packers = self._packers(inputs, packers)
             if inplace:
                 step.bindings = tuple([i if i < arguments else i - arguments for i in step.bindings])
             plan.steps = (step,)
         cache.keep(table, key, run.finish(plan, arguments))
         return plan
+
+    def _packers(self, inputs, packers):
+        """What packs the numbers, with the roundings that the entry asks for: a remainder by 2.3 and one by float16's
+        neighbour of it have nothing in common."""
+        common = common_dtype(*inputs) if self.entry.rounded else None
+        if common not in (torch.float16, torch.bfloat16):
+            return packers
+        numbered = [n for n, x in zip(self.entry.spec.inputs, inputs) if _is_scalar(x)]
+        name = T.STORED[common].name
+        found = [rounded(p, name) if n in self.entry.rounded else p for n, p in zip(numbered, packers)]
+        return (*found, *packers[len(found) :])
 
     def _operands(self, inputs) -> list[torch.Tensor]:
         """The tensors, and one without dimensions for numbers, which are that to torch's iterators."""

@@ -57,10 +57,12 @@ def _each(parameter: torch.Tensor, shape) -> torch.Tensor:
     return parameter.clone() if parameter.storage_offset() else parameter
 
 
-def _refuse(op: str, dtype: torch.dtype, *args) -> None:
-    """Raises what torch raises for arguments that no device accepts."""
-    getattr(torch.empty(1, dtype=dtype), op)(*args)
-    raise Unsupported(f"webgpu: {op} has no kernel for {dtype} and {args}")
+def _refuse(op: str, self: torch.Tensor, *args) -> torch.Tensor:
+    """Raises the CPU's error; some checks are made of elements, and pass where there are none."""
+    getattr(torch.empty(min(self.numel(), 1), dtype=self.dtype), op)(*args)
+    if self.numel():
+        raise Unsupported(f"webgpu: {op} has no kernel for {self.dtype} and {args}")
+    return self
 
 
 def _is_float(tensor: torch.Tensor) -> bool:
@@ -82,7 +84,7 @@ def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
         uniform_(torch.view_as_real(self), low, to, generator=generator)
         return self
     if not _is_float(self) or not low <= to or not _within(self.dtype, low, to, to - low):
-        _refuse("uniform_", self.dtype, low, to)
+        return _refuse("uniform_", self, low, to)
     if self.dtype == torch.float64:
         draw("uniform64", self, generator)
         return self if (low, to) == (0, 1) else self.mul_(to - low).add_(low)
@@ -92,7 +94,7 @@ def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
 @custom("normal_")
 def normal_(self, mean=0.0, std=1.0, *, generator=None):
     if not (_is_float(self) or self.is_complex()) or not std >= 0:
-        _refuse("normal_", self.dtype, mean, std)
+        return _refuse("normal_", self, mean, std)
     if self.is_complex():
         draw("normal", torch.view_as_real(self), generator, pack("<ff", 0.0, std * math.sqrt(0.5)))
         return self.add_(mean) if mean else self
@@ -104,42 +106,42 @@ def normal_(self, mean=0.0, std=1.0, *, generator=None):
 @custom("log_normal_")
 def log_normal_(self, mean=1.0, std=2.0, *, generator=None):
     if not _is_float(self) or not std > 0:
-        _refuse("log_normal_", self.dtype, mean, std)
+        return _refuse("log_normal_", self, mean, std)
     return draw("log_normal", self, generator, pack("<ff", mean, std))
 
 
 @custom("cauchy_")
 def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
     if not _is_float(self) or not sigma > 0:
-        _refuse("cauchy_", self.dtype, median, sigma)
+        return _refuse("cauchy_", self, median, sigma)
     return draw("cauchy", self, generator, pack("<ff", median, sigma))
 
 
 @custom("exponential_")
 def exponential_(self, lambd=1.0, *, generator=None):
     if not _is_float(self) or not lambd > 0:
-        _refuse("exponential_", self.dtype, lambd)
+        return _refuse("exponential_", self, lambd)
     return draw("exponential", self, generator, pack("<f", lambd))
 
 
 @custom("geometric_")
 def geometric_(self, p, *, generator=None):
     if not 0 < p < 1 or self.is_complex() or self.dtype == torch.bool:
-        _refuse("geometric_", self.dtype, p)
+        return _refuse("geometric_", self, p)
     return draw("geometric", self, generator, pack("<f", p))
 
 
 @custom("bernoulli_.float")
 def bernoulli_float_(self, p=0.5, *, generator=None):
     if not 0 <= p <= 1 or self.is_complex():
-        _refuse("bernoulli_", self.dtype, p)
+        return _refuse("bernoulli_", self, p)
     return draw("bernoulli", self, generator, pack("<f", p))
 
 
 @custom("bernoulli_.Tensor")
 def bernoulli_tensor_(self, p, *, generator=None):
     if not _is_float(p):
-        _refuse("bernoulli_", self.dtype, torch.zeros(1, dtype=p.dtype))
+        return _refuse("bernoulli_", self, torch.zeros(1, dtype=p.dtype))
     return draw("bernoulli_each", self, generator, inputs=(_each(p, self.shape),)) if self.numel() else self
 
 
@@ -169,7 +171,7 @@ def _top(dtype: torch.dtype) -> int:
 def _whole_numbers(self, low: int, count: int, generator):
     """low to low + count - 1, each as likely."""
     if self.is_complex():
-        _refuse("random_", self.dtype)
+        return _refuse("random_", self)
     if count > MASK:
         return draw("any64", self, generator)
     name = "below" if count < 1 << 28 else "below64"  # 32 bits would favour some numbers visibly from there on
@@ -179,7 +181,7 @@ def _whole_numbers(self, low: int, count: int, generator):
 @custom("random_")
 def random_(self, *, generator=None):
     if self.is_complex():
-        _refuse("random_", self.dtype)
+        return _refuse("random_", self)
     return _whole_numbers(self, 0, _top(self.dtype) + 1, generator)
 
 
@@ -207,7 +209,7 @@ def _tell_of_inexact(dtype: torch.dtype, low: int, to: int) -> None:
 def random_from_(self, from_=None, to=None, *, generator=None, **named):
     low = named.get("from", from_)
     if self.is_complex():
-        _refuse("random_", self.dtype, low, to)
+        return _refuse("random_", self, low, to)
     if to is None:
         return _whole_numbers(self, low, _top(self.dtype) - low + 1, generator)
     if self.dtype.is_floating_point:
@@ -217,7 +219,7 @@ def random_from_(self, from_=None, to=None, *, generator=None, **named):
         least = 0 if self.dtype == torch.bool else torch.iinfo(self.dtype).min
         inside = least <= low and to - 1 <= _top(self.dtype)
     if low >= to or not inside:
-        _refuse("random_", self.dtype, low, to)
+        return _refuse("random_", self, low, to)
     _tell_of_inexact(self.dtype, low, to)
     return _whole_numbers(self, low, to - low, generator)
 
