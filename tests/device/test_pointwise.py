@@ -383,3 +383,14 @@ def test_remainders_by_a_number_of_16_bits(function, dtype):
         close(function(x.to(D), number), function(x, number), 0)
         close(x.to(D).clone().fmod_(number), x.clone().fmod_(number), 0)
     close(torch.remainder(7.7, x.to(D)), torch.remainder(7.7, x), 0)
+
+
+@pytest.mark.parametrize("function", [torch.clamp_min, torch.clamp_max])
+@pytest.mark.parametrize("bound", [1, 1j, torch.ones(3), torch.ones(3, dtype=torch.complex64)], ids=str)
+def test_bounds_of_complex_numbers_are_refused_in_the_cpu_s_words(function, bound):
+    x = torch.ones(3, dtype=torch.complex64)
+    with pytest.raises(NotImplementedError) as theirs:
+        function(x, bound)
+    with pytest.raises(NotImplementedError) as ours:
+        function(x.to(D), bound.to(D) if torch.is_tensor(bound) else bound)
+    assert str(ours.value) == str(theirs.value)

@@ -71,6 +71,19 @@ def _one_dtype(inputs):
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
 
 
+def _ordered(name: str):
+    """Bounds: complex numbers have no order."""
+
+    def admit(inputs):
+        found = next((x.dtype for x in inputs if torch.is_tensor(x) and x.is_complex()), None)
+        if found is not None and all([torch.is_tensor(x) for x in inputs]):
+            raise NotImplementedError(f'"{name}_cpu" not implemented for {_scalar_name(found)!r}')
+        if found is not None or any([isinstance(x, complex) for x in inputs]):
+            raise NotImplementedError("clamp is not supported for complex types")
+
+    return admit
+
+
 def _real_for(name: str):
     def admit(inputs):
         if inputs[0].is_complex():
@@ -341,8 +354,8 @@ ternary(
     "addcdiv", "a + value * b / c", scalars=("value",), check=_check_value, admit=_no_whole_quotient, autocast="widest"
 )
 ternary("lerp", "where(abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c))", admit=_lerp_dtypes)
-binary("clamp_min", "max(a, b)", checked=True)
-binary("clamp_max", "min(a, b)", checked=True)
+binary("clamp_min", "max(a, b)", checked=True, admit=_ordered("maximum"))
+binary("clamp_max", "min(a, b)", checked=True, admit=_ordered("minimum"))
 _CLAMP = expression("clamp", "min(max(a, b), c)", 3, checked=True)
 _CLAMP_MIN = expression("clamp_min", "max(a, b)", 2, checked=True)
 _CLAMP_MAX = expression("clamp_max", "min(a, b)", 2, checked=True)
