@@ -63,6 +63,17 @@ def test_residuals(adapter_class, sizes, dtype):
     check(lambda x, w, r: [(x[0] @ w.t()).tanh() * r[0]], x, w, r, products=1, rough=ROUGH[dtype])
 
 
+@pytest.mark.parametrize("sizes", [(2, 3, 5, 7), (3, 33, 64, 40), (5, 130, 36, 24)], ids=str)
+def test_batches(adapter_class, sizes):
+    """Also of transposed operands, with what is added by the product itself, and broadcast from columns."""
+    g, m, k, n = sizes
+    x, y, r, c = torch.randn(g, m, k), torch.randn(g, n, k), torch.randn(g, m, n), torch.randn(n)
+    check(lambda x, y: [(x @ y.mT) * 0.125], x, y, kernels=1)
+    check(lambda x, y, r: [(x @ y.mT).tanh() * r], x, y, r, kernels=1)
+    check(lambda x, y, r, c: [F.silu(torch.baddbmm(r, x, y.mT)) + c], x, y, r, c, kernels=1)
+    check(lambda x, y: [F.gelu((x @ y.mT).view(g, 1, m, n))], x.half(), y.half(), kernels=1, rough=0.05)
+
+
 def test_views_and_broadcasts():
     x, w = torch.randn(6, 16), torch.randn(16, 24)
     column, row, gate = torch.randn(24), torch.randn(6, 1), torch.randn(24, 6)

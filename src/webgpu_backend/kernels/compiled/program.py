@@ -47,6 +47,7 @@ class Source:
     """Workgroups walk squares of two dimensions: the sizes of the inner one, of a step along the other, and of that."""
     kept: int = 0  # threads of a row that keep their elements from one loop to the next, a constant number of them
     joins: tuple = ()  # names of the states that a row's threads join, each with its fields and their types
+    scans: tuple = ()  # and of those that are joined in order: each thread learns what those before it have
 
 
 class Part(NamedTuple):

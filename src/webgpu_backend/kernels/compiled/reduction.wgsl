@@ -47,6 +47,36 @@ fn total_{{ name }}(s: S_{{ name }}, lid: u32, lane: i32) -> S_{{ name }} {
 }
 
 {% endfor %}
+{% for name, fields in source.scans %}
+struct S_{{ name }} { {% for f, t in fields %}{{ f }}: {{ t }}, {% endfor %} }
+
+{% if lanes > 1 %}
+var<workgroup> shared_{{ name }}: array<S_{{ name }}, {{ workgroup }}>;
+
+{% endif %}
+// What the threads of a row before this one have together.
+fn before_{{ name }}(s: S_{{ name }}, lid: u32, lane: i32) -> S_{{ name }} {
+    var t: S_{{ name }};
+{% if lanes > 1 %}
+    shared_{{ name }}[lid] = s;
+    workgroupBarrier();
+    if (lane > 0) {
+        t = shared_{{ name }}[lid - {{ beside }}u];
+    }
+    workgroupBarrier();
+    for (var step = 1; step < {{ lanes }}; step *= 2) {
+        shared_{{ name }}[lid] = t;
+        workgroupBarrier();
+        if (lane > step) {
+            t = join_{{ name }}(shared_{{ name }}[lid - u32(step) * {{ beside }}u], t);
+        }
+        workgroupBarrier();
+    }
+{% endif %}
+    return t;
+}
+
+{% endfor %}
 fn part(group: i32, lid: u32) {
     const LANES = {{ lanes }};
 {% if source.along %}

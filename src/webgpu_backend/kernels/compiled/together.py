@@ -13,6 +13,7 @@ _MOST_PARTS = 8
 _MOST_PARAMETERS = 128  # bytes: what every adapter with immediates takes
 _MOST_TEXT = 100_000
 _MOST_WRITTEN = 1 << 20  # bytes of the buffers that a kernel writes to; it would not be short, nor may those wait
+_WORDS = ("f32", "i32", "u32", "bool")
 _FAR = 64  # places in the order of steps that are looked at
 
 
@@ -112,7 +113,9 @@ def _name(pieces: list[Piece]) -> str:
 
 def _shared_bytes(part: Part, caps: Caps) -> int:
     """Of a workgroup's memory, at most."""
-    return sum([WORKGROUP[caps.kind] * 4 * len(fields) for _, fields in part.source.joins])
+    states = (*part.source.joins, *part.source.scans)
+    types = [type_ for _, fields in states for _, type_ in fields]
+    return sum([WORKGROUP[caps.kind] * (4 if t in _WORDS else 8) for t in types])
 
 
 def _grouped(ones: list[_One], caps: Caps) -> list[_Group]:

@@ -1,4 +1,4 @@
-"""Products of matrices with the elementwise steps that follow, in one kernel. Compiled graphs are rewritten to this
+"""Products of matrices, or of batches of them, with the elementwise steps that follow, in one kernel. Compiled graphs are rewritten to this
 operator."""
 
 import torch
@@ -16,11 +16,14 @@ _library.define("finished_product(Tensor a, Tensor b, Tensor? c, Tensor? d, str 
 
 @planned
 def _product(a, b, c, d, after: str):
-    (m, k), n = a.shape, b.shape[1]
-    out = T.empty((m, n), a.dtype)
+    (*batch, m, k), n = a.shape, b.shape[-1]
+    shape = (*batch, m, n)
+    (*each, a_row, a_col), (*every, b_row, b_col) = a.stride(), b.stride()
+    out = T.empty(shape, a.dtype)
     product = Product(
-        m, n, k, matrix(a, *a.stride()), matrix(b, b.stride(1), b.stride(0)), output(a.dtype, m, n),
-        c=None if c is None else addend(c, (m, n)), d=None if d is None else addend(d, (m, n)), act=after,
+        m, n, k, matrix(a, a_row, a_col, 0, *each), matrix(b, b_col, b_row, 0, *every), output(a.dtype, m, n, *batch),
+        c=None if c is None else addend(c, shape), d=None if d is None else addend(d, shape), act=after,
+        inner=batch[0] if batch else 1,
     )  # fmt: skip
     launch(plan(product, caps()), a, b, c, *([] if d is None else [d]), out)
     return out
@@ -37,4 +40,4 @@ def _finished(a, b, c, d, after):
 
 @torch.library.register_fake("webgpu_backend::finished_product", lib=_library)
 def _shape(a, b, c, d, after):
-    return a.new_empty((a.shape[0], b.shape[1]))
+    return a.new_empty((*a.shape[:-1], b.shape[-1]))

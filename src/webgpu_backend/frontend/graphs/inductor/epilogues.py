@@ -1,4 +1,4 @@
-"""Products of several rows take in the elementwise steps that follow them and that nobody else sees: activations, a
+"""Products of several rows, and of batches, take in the elementwise steps that follow them and that nobody else sees: activations, a
 factor, the residual."""
 
 from typing import NamedTuple
@@ -15,25 +15,26 @@ from .products import CAST, FLOATS, STEPS, Text
 aten, ours = torch.ops.aten, torch.ops.webgpu_backend
 _VIEWS = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
 _LAID = {aten.permute.default, aten.slice.Tensor, aten.select.int, aten.unsqueeze.default, aten.squeeze.dim}
-_PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default, ours.finished_product.default}
+_PLAIN = {aten.mm.default, aten.bmm.default}
+_ADDING = {aten.addmm.default, aten.baddbmm.default}
+_PRODUCTS = {*_PLAIN, *_ADDING, ours.finished_product.default}
 _OVERLOAD = type(aten.mm.default)
 _MOST = 24  # steps that a product takes in
 
 
 def finish_products(graph: Graph) -> None:
     order = {node: i for i, node in enumerate(graph.nodes)}
-    for node in [n for n in graph.nodes if n.target in (aten.mm.default, aten.addmm.default)]:
+    for node in [n for n in graph.nodes if n.target in (*_PLAIN, *_ADDING)]:
         found = _Region(node, order).best if _serves(node) else None
         if found is None:
             continue
-        c, a, b = (None, *node.args) if node.target is aten.mm.default else node.args
+        c, a, b = (None, *node.args) if node.target in _PLAIN else node.args
         shape = list(node.meta["val"].shape)
         with graph.inserting_before(found.root):
             d = found.other
-            if d is not None and d.meta["val"].numel() == shape[0] * shape[1]:
-                d = call(graph, aten.reshape.default, d, shape)
-            elif d is not None:
-                d = call(graph, aten.reshape.default, d, shape[1:])
+            if d is not None:
+                whole = d.meta["val"].numel() == node.meta["val"].numel()
+                d = call(graph, aten.reshape.default, d, shape if whole else shape[-1:])
             made = call(graph, ours.finished_product.default, a, b, c, d, found.after)
             made = call(graph, aten.reshape.default, made, list(found.root.meta["val"].shape))
         order[made] = order[found.root]
@@ -48,7 +49,7 @@ def _serves(node: Node) -> bool:
         return False
     if any([v.dtype not in FLOATS or v.dtype != values[0].dtype or v.device.type != T.NAME for v in values]):
         return False
-    return all([v.numel() * v.element_size() <= caps().max_binding for v in values]) and values[-1].shape[0] > 1
+    return all([v.numel() * v.element_size() <= caps().max_binding for v in values]) and values[-1].shape[-2] > 1
 
 
 class _Found(NamedTuple):
@@ -63,7 +64,7 @@ class _Region:
     """Steps after a product that see nothing but it and one value of its shape or of its columns."""
 
     def __init__(self, product: Node, order: dict):
-        self.rows, self.columns = product.meta["val"].shape
+        self.size, self.columns = product.meta["val"].numel(), product.meta["val"].shape[-1]
         self.dtype = product.meta["val"].dtype
         self.order = order
         self.text = Text()
@@ -97,7 +98,7 @@ class _Region:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor) or not all([isinstance(n, int) for n in value.shape]):
             return False
-        return value.dim() > 0 and value.shape[-1] == self.columns and value.numel() == self.rows * self.columns
+        return value.dim() > 0 and value.shape[-1] == self.columns and value.numel() == self.size
 
     def _alike(self, step: Node) -> bool:
         """Whether what is taken from inside is not broadcast on the way."""

@@ -24,7 +24,7 @@ from ....kernels.compiled.program import TILE, Source, lanes_kept, longest_kept
 from ....kernels.layout import WORKGROUP
 from ....kernels.text.expression import literal
 from ....plan import caps
-from . import draws, printer, reductions
+from . import draws, printer, reductions, scans
 from .pieces import Drawn, Four, Segment, reads_along, walked_once
 from .values import Values, as_carrier, carrier_of, computed, named, type_of
 
@@ -42,6 +42,7 @@ _REST = (
     "along",
     "loops",
     "joins",
+    "scans",
     "kept",
     "tile",
 )
@@ -61,6 +62,10 @@ class Kernel(SIMDKernel):
             raise NotImplementedError("webgpu: a kernel over more elements than an i32 counts")
         self.helpers: dict[str, str] = {}  # functions of the text, by name
         self.joins: dict[str, tuple] = {}  # states that a row's threads join, by name
+        self.scans: dict[str, tuple] = {}  # and those that are joined in their order
+        self.scanned: dict[tuple, tuple] = {}  # results of the loop's scans
+        self.starts: list[str] = []  # what comes before the loop for them
+        self.gathers = IndentedBuffer()  # what an element adds to accumulators
         self.uses: dict[str, set[str]] = {}  # of each operand
         self.loop_indexing = IndentedBuffer()
         self.post_loop = IndentedBuffer()
@@ -146,6 +151,8 @@ class Kernel(SIMDKernel):
         """How many threads keep what they have of a row from loop to loop, rather than compute it again; or 0."""
         root, nodes = self._root(), self.features.scheduler_nodes()
         if caps().kind != "gpu" or not self.inside_reduction or not self.fours or not self.numbered(root):
+            return 0
+        if any(isinstance(getattr(n.node, "data", None), ir.Scan) for n in nodes):
             return 0
         length, once = int(root.numel), walked_once(nodes)
         if length > longest_kept(once, caps()) or not any(map(reads_along, nodes)):
@@ -363,7 +370,20 @@ class Kernel(SIMDKernel):
         return var
 
     def scan(self, dtypes, combine_fn, values):
-        raise NotImplementedError("webgpu: a scan inside a kernel")
+        key = (combine_fn, values)
+        if key not in self.scanned:
+            if self.masks:
+                raise NotImplementedError("webgpu: a scan under a mask")
+            self.scanned[key] = scans.emit(self, dtypes, combine_fn, values)
+        return self.scanned[key]
+
+    def walk_first(self, line: str) -> None:
+        """A loop that does what this one has so far, without its stores and accumulators, and then this."""
+        inner = IndentedBuffer()
+        for part in (self.loop_indexing, self.loads, self.compute):
+            inner.splice(part)
+        inner.writeline(line)
+        self._add(Segment(inner, list(self.loads4.values()), [], list(self.starts)))
 
     def sort(self, dtypes, values, stable, descending):
         raise NotImplementedError("webgpu: a sort inside a kernel")
@@ -375,7 +395,8 @@ class Kernel(SIMDKernel):
 
     def codegen_body(self) -> None:
         """What has been gathered, as a loop or as it is."""
-        if not (self.loads or self.compute or self.stores or self.post_loop or self.loop_indexing):
+        parts = (self.loads, self.compute, self.gathers, self.stores, self.post_loop)
+        if not any(parts) and not self.loop_indexing:
             return
         if self.inside_reduction:
             self._loop()
@@ -385,11 +406,13 @@ class Kernel(SIMDKernel):
             self._root().cache_clear()
             self.loop_indexing.clear()
             self.stores4.clear()
+            self.scanned.clear()
+            self.starts.clear()
         else:
             for part in (self.loads, self.compute, self.stores):
                 self.body.splice(part)
         self.body.splice(self.post_loop)
-        for part in (self.loads, self.compute, self.stores, self.post_loop):
+        for part in parts:
             part.clear()
 
     def _loop(self) -> None:
@@ -399,21 +422,29 @@ class Kernel(SIMDKernel):
         self._inner(inner)
         known = {four.name for segment in self.segments for four in segment.loads} if self.keeping else ()
         loads = [four for four in self.loads4.values() if four.name not in known]
-        self.segments.append(Segment(inner, loads, list(self.stores4.values())))
-        self.body.writeline(f"{_MARK}{len(self.segments) - 1}")
+        self._add(Segment(inner, loads, list(self.stores4.values()), list(self.starts)))
 
-    def _looped(self, segment: "Segment") -> IndentedBuffer:
-        """The text of a loop that keeps nothing."""
-        body, fours = IndentedBuffer(), bool(segment.loads or segment.stores)
-        step, start = ("LANES * 4", "lane * 4") if fours else ("LANES", "lane")
-        body.writeline(f"for (var r0_first = {start}; r0_first < row_end; r0_first += {step}) {{")
+    def _add(self, segment: Segment) -> None:
+        self.body.writeline(f"{_MARK}{len(self.segments)}")
+        self.segments.append(segment)
+
+    def _looped(self, segment: Segment) -> IndentedBuffer:
+        """The text of a loop that keeps nothing. A thread has the same elements in all loops, for one may read what
+        another has stored; with scans they lie side by side."""
+        body, fours = IndentedBuffer(), any(s.loads or s.stores for s in self.segments)
+        width = 4 if fours else 1
+        start, end, step = f"lane * {width}", "row_end", f"LANES * {width}"
+        if self.scans:
+            start, end, step = "lane * stretch", "min(row_end, (lane + 1) * stretch)", f"{width}"
+        body.writelines(["{", *segment.starts])
+        body.writeline(f"for (var r0_first = {start}; r0_first < {end}; r0_first += {step}) {{")
         with body.indent():
             if fours:
                 self._lines4(body, segment, [], [])
             else:
                 body.writeline("let r0_index = r0_first;")
                 body.splice(segment.inner)
-        body.writeline("}")
+        body.writeline("}}")
         return body
 
     def _kept(self, number: int, kept: set[str]) -> IndentedBuffer:
@@ -455,7 +486,7 @@ class Kernel(SIMDKernel):
         return bool(length == self.turns * lanes * 4 and (beside == 1 or rows % beside == 0))
 
     def _lines4(
-        self, body: IndentedBuffer, segment: "Segment", taken: list[str], given: list[str], early: str = ""
+        self, body: IndentedBuffer, segment: Segment, taken: list[str], given: list[str], early: str = ""
     ) -> None:
         """What a loop does four times; `early` ends the names of its loads that have been made."""
         for four in segment.loads:
@@ -489,7 +520,7 @@ class Kernel(SIMDKernel):
         return "\n".join(lines)
 
     def _inner(self, body: IndentedBuffer) -> None:
-        for part in (self.loop_indexing, self.loads, self.compute, self.stores):
+        for part in (self.loop_indexing, self.loads, self.compute, self.gathers, self.stores):
             body.splice(part)
 
     @staticmethod
@@ -539,9 +570,11 @@ class Kernel(SIMDKernel):
             root = self._root()
             length = int(root.numel) if self.numbered(root) else f"{root.prefix}numel"
             body = known + f"let row_end = select(0, {length}, live);\n"
+            if self.scans:
+                body += f"let stretch = ({length} + LANES * 4 - 1) / (LANES * 4) * 4;\n"
             body += self.indexing_code.getvalue() + self._assembled()
             rest |= dict(length=length, along=self.along >= self.across, loops=len(self.segments), kept=self.keeping)
-            rest["joins"] = tuple(self.joins.values())
+            rest |= dict(joins=tuple(self.joins.values()), scans=tuple(self.scans.values()))
             return Source(name, operands, sizes, amount, body, reduction=True, **rest)
         fours = bool(self.loads4 or self.stores4)
         body = ("" if fours else known) + self.indexing_code.getvalue() + self.body.getvalue()

@@ -18,6 +18,7 @@ from .nodes import call, realized
 from .products import join_products
 from .random import draw_inside
 from .rows import single_rows
+from .scans import leave_long_ones
 
 _PARTS = ("frontend/graphs", "kernels/compiled", "kernels/text", "kernels/lib", "ops/pointwise", "ops/matmul")
 
@@ -144,6 +145,7 @@ def before_lowering(graph: torch.fx.Graph) -> None:
     compute_once(graph)
     draw_inside(graph)
     fold_rows(graph)
+    leave_long_ones(graph)
     if caps().kind == "gpu":
         single_rows(graph)
         join_products(graph)

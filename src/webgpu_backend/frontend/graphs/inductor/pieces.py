@@ -36,11 +36,12 @@ class Drawn(Four):
 
 
 class Segment(NamedTuple):
-    """What a loop does with an element, and its loads and stores of four."""
+    """What a loop does with an element, its loads and stores of four, and what comes before it."""
 
     inner: IndentedBuffer
     loads: list[Four]
     stores: list[Four]
+    starts: list[str]
 
     def defined(self) -> set[str]:
         return set(re.findall(r"^(?:let|var) (tmp\d+)\b", self.inner.getvalue(), re.M))

@@ -49,7 +49,7 @@ def _plain(kernel, dtype: torch.dtype, kind: str, value):
     own = "bool" if kind == "any" else carrier_of(result)
     (acc,) = kernel.accumulator([("v", own)], [start(own)])
     emitter = Emitter({"a": own, "b": own}, {"a": acc, "b": as_carrier(value, own)}, caps().i64)
-    kernel.compute.writeline(f"{acc} = {emitter.expression(source, own)};")
+    kernel.gathers.writeline(f"{acc} = {emitter.expression(source, own)};")
     joined = Emitter({"a": own, "b": own}, {"a": "s.v", "b": "o.v"}, caps().i64).expression(source, own)
     name = f"{kind}_{own}"
     total = _joining(kernel, name, [("v", own)], [f"return S_{name}({joined});"])
@@ -74,7 +74,7 @@ def _extreme(kernel, dtype: torch.dtype, kind: str, value):
     )
     texts = {"a": str(value), "b": value_, "i": "r0_index", "j": place}
     better = Emitter(types, texts, caps().i64).expression(test, "bool")
-    kernel.compute.writeline(f"if ({better}) {{ {value_} = {value}; {place} = r0_index; }}")
+    kernel.gathers.writeline(f"if ({better}) {{ {value_} = {value}; {place} = r0_index; }}")
     texts = {"a": "o.v", "b": "s.v", "i": "o.i", "j": "s.i"}
     joined = Emitter(types, texts, caps().i64).expression(test, "bool")
     body = [f"if ({joined}) {{ return o; }}", "return s;"]
@@ -104,7 +104,7 @@ def _shifted(kernel, value) -> list[str]:
     fields = [("first", "f32"), ("sum", "f32"), ("squares", "f32"), ("n", "f32")]
     first, total, squares, n = kernel.accumulator(fields, [0, 0, 0, 0])
     text = as_carrier(value, "f32")
-    kernel.compute.writelines(
+    kernel.gathers.writelines(
         [
             f"if ({n} == 0.0) {{ {first} = {text}; }}",
             f"{total} += {text} - {first};",
@@ -120,11 +120,11 @@ def _combined(kernel, fields: list, value: tuple) -> list[str]:
     """Parts that have been counted already."""
     names = kernel.accumulator(fields, [0, 0, 0])
     other = [as_carrier(v, "f32") for v in value]
-    kernel.compute.writeline("{")
-    with kernel.compute.indent():
+    kernel.gathers.writeline("{")
+    with kernel.gathers.indent():
         parts = f"S_welford({', '.join(names)}), S_welford({', '.join(other)})"
-        kernel.compute.writeline(f"let joined = join_welford({parts});")
+        kernel.gathers.writeline(f"let joined = join_welford({parts});")
         for name, (field, _) in zip(names, fields):
-            kernel.compute.writeline(f"{name} = joined.{field};")
-    kernel.compute.writeline("}")
+            kernel.gathers.writeline(f"{name} = joined.{field};")
+    kernel.gathers.writeline("}")
     return names

@@ -4,6 +4,7 @@ import torch
 from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
 from torch._inductor import ir
 from torch._inductor.codegen.common import (
+    BackendFeature,
     DeviceOpOverrides,
     register_backend_for_device,
     register_device_op_overrides,
@@ -32,7 +33,7 @@ class Scheduling(SIMDScheduling):
 
     @classmethod
     def get_backend_features(cls, device):
-        return set()
+        return {BackendFeature.SCAN, BackendFeature.TUPLE_REDUCTION}  # the latter: scans of several values
 
     def can_fuse(self, node1, node2) -> bool:
         return self._bindable(node1, node2) and not _scattered(node1, node2) and super().can_fuse(node1, node2)
