@@ -1,5 +1,5 @@
-"""Products of matrices, or of batches of them, with the elementwise steps that follow, in one kernel. Compiled graphs are rewritten to this
-operator."""
+"""Products of matrices, or of batches of them, with the elementwise steps that follow, in one kernel. Compiled graphs
+are rewritten to this operator."""
 
 import torch
 

@@ -1,5 +1,5 @@
-"""Products of several rows, and of batches, take in the elementwise steps that follow them and that nobody else sees: activations, a
-factor, the residual."""
+"""Products of several rows, and of batches, take in the elementwise steps that follow them and that nobody else sees:
+activations, a factor, the residual."""
 
 from typing import NamedTuple
 

@@ -21,14 +21,13 @@ from torch.utils._sympy.symbol import SymT, free_symbol_is_type
 from .... import tensor as T
 from ....kernels.compiled.access import FOURS, Operand
 from ....kernels.compiled.program import TILE, Source, lanes_kept, longest_kept
-from ....kernels.layout import WORKGROUP
 from ....kernels.text.expression import literal
 from ....plan import caps
 from . import draws, printer, reductions, scans
+from .loops import MARK, Loops
 from .pieces import Drawn, Four, Segment, reads_along, walked_once
 from .values import Values, as_carrier, carrier_of, computed, named, type_of
 
-_MARK = "//loop "
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _OF_ELEMENTS = ("r0_", "four", "lane4")  # how names begin that differ among the elements of a row
 _REST = (
@@ -48,7 +47,7 @@ _REST = (
 )
 
 
-class Kernel(SIMDKernel):
+class Kernel(Loops, SIMDKernel):
     overrides = Values
     newvar_prefix = "let "
     suffix = ";"
@@ -86,7 +85,7 @@ class Kernel(SIMDKernel):
         self.streams: dict[str, tuple[str, int]] = {}  # variables that stand for a place in a stream of random words
         self.indices: dict[str, sympy.Expr] = {}  # what variables that are indices were made of
         self.keeping = self._keeps()  # so many threads to a row
-        self.turns = -(-int(self._root().numel) // (4 * self.keeping)) if self.keeping else 0
+        self.turns = -(-int(self.root().numel) // (4 * self.keeping)) if self.keeping else 0
 
     def dtype_to_str(self, dtype: torch.dtype) -> str:
         return "i32"
@@ -138,18 +137,18 @@ class Kernel(SIMDKernel):
         line = f"let {entry.name} = {printer.text(self.rename_indexing(entry.expr))};"
         (self.loop_indexing if entry.is_reduction else self.indexing_code).writeline(line)
 
-    def _root(self):
+    def root(self):
         """The range whose elements are taken four at a time: a reduction's own, or the innermost one."""
         reduced = self.features.is_reduction()
         return [t for t in self.range_trees if t.is_reduction == reduced][-1]
 
     def _fours(self) -> bool:
-        root = self._root()
+        root = self.root()
         return not self.inside_reduction or V.graph.sizevars.statically_known_multiple_of(root.numel, 4)
 
     def _keeps(self) -> int:
         """How many threads keep what they have of a row from loop to loop, rather than compute it again; or 0."""
-        root, nodes = self._root(), self.features.scheduler_nodes()
+        root, nodes = self.root(), self.features.scheduler_nodes()
         if caps().kind != "gpu" or not self.inside_reduction or not self.fours or not self.numbered(root):
             return 0
         if any(isinstance(getattr(n.node, "data", None), ir.Scan) for n in nodes):
@@ -163,7 +162,7 @@ class Kernel(SIMDKernel):
     def _base(self, index: sympy.Expr) -> sympy.Expr | None:
         """The place of an index's first element, if the four elements of a turn follow one another from a multiple of
         four on."""
-        root = self._root()
+        root = self.root()
         own = [s for s in index.free_symbols if (e := self.range_tree_nodes.get(s)) is not None and e.root is root]
         if not self.fours or len(own) != 1 or self.range_tree_nodes[own[0]].expr != root.index_sym():
             return None
@@ -403,7 +402,7 @@ class Kernel(SIMDKernel):
             if not self.keeping:
                 self.cse.invalidate(self.outside)
                 self.loads4.clear()
-            self._root().cache_clear()
+            self.root().cache_clear()
             self.loop_indexing.clear()
             self.stores4.clear()
             self.scanned.clear()
@@ -425,99 +424,8 @@ class Kernel(SIMDKernel):
         self._add(Segment(inner, loads, list(self.stores4.values()), list(self.starts)))
 
     def _add(self, segment: Segment) -> None:
-        self.body.writeline(f"{_MARK}{len(self.segments)}")
+        self.body.writeline(f"{MARK}{len(self.segments)}")
         self.segments.append(segment)
-
-    def _looped(self, segment: Segment) -> IndentedBuffer:
-        """The text of a loop that keeps nothing. A thread has the same elements in all loops, for one may read what
-        another has stored; with scans they lie side by side."""
-        body, fours = IndentedBuffer(), any(s.loads or s.stores for s in self.segments)
-        width = 4 if fours else 1
-        start, end, step = f"lane * {width}", "row_end", f"LANES * {width}"
-        if self.scans:
-            start, end, step = "lane * stretch", "min(row_end, (lane + 1) * stretch)", f"{width}"
-        body.writelines(["{", *segment.starts])
-        body.writeline(f"for (var r0_first = {start}; r0_first < {end}; r0_first += {step}) {{")
-        with body.indent():
-            if fours:
-                self._lines4(body, segment, [], [])
-            else:
-                body.writeline("let r0_index = r0_first;")
-                body.splice(segment.inner)
-        body.writeline("}}")
-        return body
-
-    def _kept(self, number: int, kept: set[str]) -> IndentedBuffer:
-        """The text of a loop whose values others need too."""
-        segment, body = self.segments[number], IndentedBuffer()
-        before = set().union(*(s.defined() for s in self.segments[:number])) & segment.used()
-        after = segment.defined() & set().union(*(s.used() for s in self.segments[number + 1 :]))
-        kept |= after
-        taken = [f"let {v} = kept_{v}[turn * 4 + lane4];" for v in sorted(before)]
-        given = [f"kept_{v}[turn * 4 + lane4] = {v};" for v in sorted(after)]
-        sure = self._whole_rows()  # without branches, reads of all turns are on their way at the same time
-        for turn in range(self.turns):
-            body.writelines(["{", f"const turn = {turn};", "let r0_first = (turn * LANES + lane) * 4;"])
-            body.writeline("{" if sure else "if (r0_first < row_end) {")
-            with body.indent():
-                self._lines4(body, segment, taken, given, f"_{turn}" if self._early(number) else "")
-            body.writeline("}}")
-        return body
-
-    def _early(self, number: int) -> bool:
-        """Whether a later loop's loads, which are many, are on their way before the first one's sums are known."""
-        segment = self.segments[number]
-        return number > 0 and not segment.stores and self._whole_rows()
-
-    def _ahead(self) -> list[str]:
-        """What is loaded before all loops."""
-        return [
-            f"let {four.name}_{turn} = {four.loaded(f'({turn} * LANES + lane) * 4')};"
-            for number, segment in enumerate(self.segments) if self._early(number)
-            for turn in range(self.turns)
-            for four in segment.loads
-        ]  # fmt: skip
-
-    def _whole_rows(self) -> bool:
-        """Whether every thread of every workgroup has as many elements."""
-        length, lanes = int(self._root().numel), self.keeping
-        rows = sympy_product([t.numel for t in self.range_trees if not t.is_reduction])
-        beside = WORKGROUP[caps().kind] // lanes
-        return bool(length == self.turns * lanes * 4 and (beside == 1 or rows % beside == 0))
-
-    def _lines4(
-        self, body: IndentedBuffer, segment: Segment, taken: list[str], given: list[str], early: str = ""
-    ) -> None:
-        """What a loop does four times; `early` ends the names of its loads that have been made."""
-        for four in segment.loads:
-            made = f"{four.name}{early}" if early else four.loaded("r0_first")
-            body.writeline(f"let {four.name} = {made};")
-        for four in segment.stores:
-            body.writeline(DeferredLine(four.buffer, f"var {four.name}: vec4<{type_of(four.dtype)}>;"))
-        for lane in range(4):  # written out: drivers keep arrays and vectors in memory where a variable picks elements
-            body.writeline("{")
-            with body.indent():
-                body.writelines([f"const lane4 = {lane};", "let r0_index = r0_first + lane4;", *taken])
-                body.splice(segment.inner)
-                body.writelines(given)
-            body.writeline("}")
-        for four in segment.stores:
-            line = f"write4_{four.operand}({four.base} + r0_first, {four.name}, 2147483647);"
-            body.writeline(DeferredLine(four.buffer, line))
-
-    def _assembled(self) -> str:
-        """The body with its loops."""
-        kept: set[str] = set()
-        loops = [
-            (self._kept(n, kept) if self.keeping else self._looped(segment)).getvalue()
-            for n, segment in enumerate(self.segments)
-        ]
-        lines = [f"var kept_{v}: array<{self.types[v]}, {self.turns * 4}>;" for v in sorted(kept)]
-        lines += self._ahead() if self.keeping else []
-        for line in self.body.getvalue().split("\n"):
-            mark = line.strip()
-            lines.append(loops[int(mark.removeprefix(_MARK))].rstrip() if mark.startswith(_MARK) else line)
-        return "\n".join(lines)
 
     def _inner(self, body: IndentedBuffer) -> None:
         for part in (self.loop_indexing, self.loads, self.compute, self.gathers, self.stores):
@@ -567,12 +475,12 @@ class Kernel(SIMDKernel):
         known = "".join(f"let {s} = p.{s};\n" for s in (s.partition(":")[0] for s in sizes))
         rest = dict(functions="\n".join(self.helpers.values()), guarded=self.guarded)
         if self.features.is_reduction():
-            root = self._root()
+            root = self.root()
             length = int(root.numel) if self.numbered(root) else f"{root.prefix}numel"
             body = known + f"let row_end = select(0, {length}, live);\n"
             if self.scans:
                 body += f"let stretch = ({length} + LANES * 4 - 1) / (LANES * 4) * 4;\n"
-            body += self.indexing_code.getvalue() + self._assembled()
+            body += self.indexing_code.getvalue() + self.assembled()
             rest |= dict(length=length, along=self.along >= self.across, loops=len(self.segments), kept=self.keeping)
             rest |= dict(joins=tuple(self.joins.values()), scans=tuple(self.scans.values()))
             return Source(name, operands, sizes, amount, body, reduction=True, **rest)
