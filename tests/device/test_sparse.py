@@ -330,3 +330,48 @@ def test_the_cpu_s_words(name):
     with pytest.raises(RuntimeError) as ours:
         REFUSED[name](d.to(D), s.to(D))
     assert str(ours.value) == str(theirs.value)
+
+
+def _in_every_layout(device):
+    dense = some(6, 7).to(device)
+    hybrid = torch.sparse_coo_tensor(torch.tensor([[4, 0, 1, 0], [3, 2, 0, 1]]), some(4, 2) + 1, (6, 7, 2)).to(device)
+    return {
+        "dense": dense, "coordinates": dense.to_sparse(), "repeated": repeated().to(device), "hybrid": hybrid,
+        "rows": dense.to_sparse_csr(), "columns": dense.to_sparse_csc(),
+    }  # fmt: skip
+
+
+CONVERSIONS = {
+    "coordinates": lambda t: t.to_sparse(),
+    "of two dimensions": lambda t: t.to_sparse(2) if t.dim() == 2 else t.to_sparse(),
+    "rows": lambda t: t.to_sparse(layout=torch.sparse_csr),
+    "columns": lambda t: t.to_sparse_csc(),
+    "there and back": lambda t: t.to_sparse_csr().to_sparse_csc().to_sparse().to_dense(),
+    "many": lambda t: torch.ops.aten._sparse_broadcast_to(t.to_sparse(), (3, *t.shape)),
+    "masked": lambda t: torch.ones_like(t.to_dense()).sparse_mask(t) if t.layout is not torch.strided else t,
+}
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+@pytest.mark.parametrize("layout", _in_every_layout("cpu"))
+def test_layouts_become_one_another(layout, name):
+    ours, theirs = [CONVERSIONS[name](_in_every_layout(device)[layout]) for device in (D, "cpu")]
+    if theirs.layout in (torch.sparse_csr, torch.sparse_csc):
+        by_rows = theirs.layout is torch.sparse_csr
+        for part in ("crow_indices", "col_indices") if by_rows else ("ccol_indices", "row_indices"):
+            same(getattr(ours, part)(), getattr(theirs, part)())
+        ours, theirs = ours.values(), theirs.values()
+    same(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_conversions():
+    for device in ("cpu", D):
+        x = some(6, 7).to(device).requires_grad_()
+        (x.to_sparse_csr().to_dense() * 3).sum().backward()
+        assert torch.equal(x.grad.cpu(), 3.0 * (x != 0).cpu())
+
+
+def test_a_mask_of_another_shape_is_refused():
+    for device in ("cpu", D):
+        with pytest.raises(RuntimeError, match="operands have incompatible sizes"):
+            torch.ones(6, 7, device=device).sparse_mask(_in_every_layout(device)["hybrid"])

@@ -1,6 +1,6 @@
 """Sparse matrices in compressed rows or columns (CSR, CSC): three dense tensors of the device, the rest is torch's.
 
-Their parts are torch's own code for the CPU, which touches no element. Products are those of the
+Their parts are torch's own code for the CPU, which touches no element. Products, and other layouts, are made of the
 coordinates that the parts stand for. Blocks (BSR, BSC) and batches can be looked at, and are refused elsewhere.
 """
 
@@ -10,7 +10,7 @@ import torch
 
 from ... import tensor as T
 from ...plan.places import placed
-from .sparse import refusal
+from .sparse import ends_of, in_layout, refusal
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKey.SparseCsrCPU
@@ -40,8 +40,15 @@ def _is(x) -> bool:
 
 def coordinates(matrix: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Rows, columns and values."""
+    if matrix.dim() != 2 or matrix.dense_dim():
+        raise refusal(f"{matrix.layout} (batches, blocks)", name)
+    return _places(matrix, name)
+
+
+def _places(matrix: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of what may have dense dimensions, too."""
     by_rows = matrix.layout is torch.sparse_csr
-    if matrix.dim() != 2 or not (by_rows or matrix.layout is torch.sparse_csc) or matrix.dense_dim():
+    if matrix.dim() != 2 + matrix.dense_dim() or not (by_rows or matrix.layout is torch.sparse_csc):
         raise refusal(f"{matrix.layout} (batches, blocks)", name)
     ends, inner = _indices(matrix)
     outer = torch.arange(len(ends) - 1, device=T.here()).repeat_interleave(ends.diff(), output_size=len(inner))
@@ -49,7 +56,7 @@ def coordinates(matrix: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Te
 
 
 def _to_dense(self, dtype=None, masked_grad=None):
-    rows, columns, values = coordinates(self, "aten::_to_dense")
+    rows, columns, values = _places(self, "aten::_to_dense")
     out = torch.zeros(self.shape, dtype=dtype or values.dtype, device=T.here())
     return out.index_put_((rows, columns), values.to(out.dtype), accumulate=True)
 
@@ -115,7 +122,53 @@ def _scaled(name: str, function) -> Callable:
     return scale
 
 
+def _to_coordinates(self) -> torch.Tensor:
+    rows, columns, values = _places(self, "aten::_to_sparse")
+    ordered = True if self.layout is torch.sparse_csr else None
+    return torch.sparse_coo_tensor(
+        torch.stack([rows, columns]), values, self.shape, is_coalesced=ordered, check_invariants=False
+    )
+
+
+def _to_sparse(self, *, layout=None, blocksize=None, dense_dim=None):
+    if layout in (None, torch.sparse_coo):
+        return _to_coordinates(self)
+    return in_layout(self, layout, dense_dim)
+
+
+def _to_sparse_dim(self, sparse_dim):
+    if sparse_dim != 2:
+        raise RuntimeError(
+            f"sparse_compressed_to_sparse: conversion from {_LAYOUTS[self.layout]} to Sparse with sparse_dim argument "
+            "!=2 is not supported"
+        )
+    return _to_coordinates(self)
+
+
+def _again(layout) -> Callable:
+    def convert(self, dense_dim=None):
+        return self if self.layout is layout else in_layout(_to_coordinates(self), layout, dense_dim)
+
+    return convert
+
+
+def _sparse_mask(self, mask):
+    """The elements of self at the places that a mask names."""
+    if self.layout is not torch.strided or mask.dense_dim() or self.shape != mask.shape:
+        raise refusal("masks of compressed sparse", "aten::sparse_mask")
+    return _with_values(mask, self[coordinates(mask, "aten::sparse_mask")[:2]])
+
+
+_LAYOUTS = {
+    torch.sparse_csr: "SparseCsr", torch.sparse_csc: "SparseCsc", torch.sparse_bsr: "SparseBsr",
+    torch.sparse_bsc: "SparseBsc",
+}  # fmt: skip
 _KERNELS: dict[str, Callable] = {
+    "_to_sparse": _to_sparse,
+    "_to_sparse.sparse_dim": _to_sparse_dim,
+    "_to_sparse_csr": _again(torch.sparse_csr),
+    "_to_sparse_csc": _again(torch.sparse_csc),
+    "sparse_mask": _sparse_mask,
     "_to_dense": _to_dense,
     "mm": _mm,
     "addmm": _addmm,
@@ -136,9 +189,7 @@ def _compressed(self, dense_dim, layout):
         raise refusal(f"{layout} (batches, dense dimensions)", "aten::to_sparse")
     by_rows = layout is torch.sparse_csr
     outer, inner = (self if by_rows else self.T).nonzero().unbind(1)
-    count = self.shape[0 if by_rows else 1]
-    ends = torch.zeros(count + 1, dtype=torch.int64, device=T.here())
-    ends[1:] = torch.bincount(outer, minlength=count).cumsum(0)
+    ends = ends_of(outer, self.shape[0 if by_rows else 1])
     values = self[outer, inner] if by_rows else self[inner, outer]
     return torch.sparse_compressed_tensor(ends, inner, values, self.shape, layout=layout, check_invariants=False)
 

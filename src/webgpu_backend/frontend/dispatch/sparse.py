@@ -26,7 +26,8 @@ _MADE_OF_PARTS = (
     "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "neg", "rad2deg", "relu", "round", "sgn", "sign", "signbit",
     "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "conj_physical", "threshold_backward", "any", "zero", "norm",
     "narrow_copy", "cat", "permute", "sum", "pow", "unsqueeze", "view_as_real", "sparse_resize", "resize_as_sparse",
-    "sparse_resize_and_clear", "view_as_complex", "floor_divide", "copy_sparse_to_sparse", "copy", "native_norm",
+    "sparse_resize_and_clear", "view_as_complex", "_sparse_broadcast_to", "floor_divide", "copy_sparse_to_sparse",
+    "copy", "native_norm",
 )  # fmt: skip
 _KERNELS: dict[str, Callable] = {}
 
@@ -114,9 +115,19 @@ def _with(like, indices, values, size=None, coalesced=None):
 # -- to and from dense tensors
 
 
+_COMPRESSED = {torch.sparse_csr: aten._to_sparse_csr, torch.sparse_csc: aten._to_sparse_csc}
+
+
+def in_layout(self, layout, dense_dim):
+    """A tensor of any layout in compressed rows or columns."""
+    if layout not in _COMPRESSED:
+        raise refusal(str(layout), "aten::_to_sparse")
+    return _COMPRESSED[layout](self, dense_dim)
+
+
 def to_sparse(self, *, layout=None, blocksize=None, dense_dim=None):
     if layout not in (None, torch.sparse_coo):
-        raise refusal(str(layout), "aten::_to_sparse")
+        return in_layout(self, layout, dense_dim)
     return aten._to_sparse.default._op_dk(_CPU, self, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
 
 
@@ -136,12 +147,57 @@ def _to_dense(self, dtype=None, masked_grad=None):
     return out if dtype is None else out.to(dtype)
 
 
+@kernel("_to_sparse")
+def _coordinates_to(self, *, layout=None, blocksize=None, dense_dim=None):
+    return self if layout in (None, torch.sparse_coo) else in_layout(self, layout, dense_dim)
+
+
+@kernel("_to_sparse.sparse_dim")
+def _coordinates_to_dim(self, sparse_dim):
+    return aten._to_sparse.sparse_dim._op_dk(_SPARSE_CPU, self, sparse_dim)
+
+
+@kernel("_to_sparse_csr")
+def _to_rows(self, dense_dim=None):
+    return _compressed(self, dense_dim, torch.sparse_csr)
+
+
+@kernel("_to_sparse_csc")
+def _to_columns(self, dense_dim=None):
+    return _compressed(self, dense_dim, torch.sparse_csc)
+
+
+def _compressed(self, dense_dim, layout):
+    if self.sparse_dim() != 2 or dense_dim not in (None, self.dense_dim()):
+        raise refusal(f"{layout} (batches, other dimensions)", "aten::_to_sparse")
+    self = self.coalesce()
+    (outer, inner), values = self._indices().unbind(0), self._values()
+    if layout is torch.sparse_csc:
+        order = torch.sort(inner, stable=True).indices
+        outer, inner, values = inner[order], outer[order], values[order]
+    ends = ends_of(outer, self.shape[0 if layout is torch.sparse_csr else 1])
+    return torch.sparse_compressed_tensor(ends, inner, values, self.shape, layout=layout, check_invariants=False)
+
+
+def ends_of(sorted_places: torch.Tensor, count: int) -> torch.Tensor:
+    """Where each row begins among elements that are sorted by rows, and where the last one ends."""
+    ends = torch.zeros(count + 1, dtype=torch.int64, device=T.here())
+    if len(sorted_places):
+        ends[1:] = torch.bincount(sorted_places, minlength=count).cumsum(0)
+    return ends
+
+
 @kernel("sparse_mask")
 def _sparse_mask(self, mask):
     """The elements of self at the places that a mask names."""
     dense = self.to_dense() if self.is_sparse else self
     if not mask.is_sparse:
         raise refusal("dense masks of sparse", "aten::sparse_mask")
+    if dense.shape != mask.shape:
+        raise RuntimeError(
+            f"sparse_mask(): operands have incompatible sizes; self has size {list(dense.shape)} but mask has size "
+            f"{list(mask.shape)}"
+        )
     indices = mask._indices()
     values = dense[tuple(indices.unbind(0))] if len(indices) else dense.expand(mask._values().shape).clone()
     return _with(mask, indices, values, coalesced=mask.is_coalesced())
