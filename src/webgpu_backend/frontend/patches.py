@@ -274,6 +274,7 @@ ROWS: tuple[Row, ...] = (
     _inductor("torch._inductor.compile_fx.compile_fx_inner", "takes gm example_inputs"),
     _inductor("torch._inductor.config", "has patch fallback_random emulate_precision_casts max_autotune "
               "max_autotune_gemm force_disable_caches", "torch._inductor.config"),
+    _inductor("torch._inductor.codegen.common.BackendFeature", "has SCAN TUPLE_REDUCTION"),
     _inductor("torch._inductor.codegen.common.CSEVariable", "class"),
     _inductor("torch._inductor.codegen.common.DeferredLine", "class"),
     _inductor("torch._inductor.codegen.common.DeviceOpOverrides", "has device_guard set_device synchronize"),
@@ -296,6 +297,7 @@ ROWS: tuple[Row, ...] = (
     _inductor("torch._inductor.ir.MutationLayoutSHOULDREMOVE", "class"),
     _inductor("torch._inductor.ir.NonOwningLayout", "class"),
     _inductor("torch._inductor.ir.Pointwise", "has create"),
+    _inductor("torch._inductor.ir.Scan", "class"),
     _inductor("torch._inductor.lowering.register_lowering", "takes aten_fn broadcast type_promotion_kind"),
     _inductor("torch._inductor.runtime.cache_dir_utils.cache_dir", "()"),
     _inductor("torch._inductor.utils.get_bounds_index_expr", "(index)"),
@@ -303,6 +305,7 @@ ROWS: tuple[Row, ...] = (
     _inductor("torch._inductor.utils.get_kernel_metadata", "(node_schedule, wrapper)"),
     _inductor("torch._inductor.utils.sympy_index_symbol", "(name)"),
     _inductor("torch._inductor.utils.sympy_product", "(it)"),
+    _inductor("torch._inductor.virtualized.OpsValue", "class"),
     _inductor("torch._inductor.virtualized.V", "has graph kernel"),
     _inductor("torch._inductor.virtualized.ops", ""),
     _inductor("torch.utils._sympy.printers.ExprPrinter", "has doprint"),
