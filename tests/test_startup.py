@@ -361,8 +361,9 @@ def test_sizes(monkeypatch, text, size):
     monkeypatch.setenv("WEBGPU_MEMORY_LIMIT", text)
     told = []
     monkeypatch.setattr(env, "tell", told.append)
-    assert env._size("WEBGPU_MEMORY_LIMIT") == size
+    assert env._size("WEBGPU_MEMORY_LIMIT", "the default") == size
     assert len(told) == (text in ("-1", "4X", "G"))
+    assert all("the default is taken instead" in message for message in told)
 
 
 def test_without_an_adapter():

@@ -37,8 +37,8 @@ def _flag(name: str) -> bool:
     return value in ("1", "true", "yes", "on")
 
 
-def _size(name: str) -> int:
-    """Bytes, or kibibytes and so on with a suffix."""
+def _size(name: str, otherwise: str) -> int:
+    """Bytes, or kibibytes and so on with a suffix; 0 where nothing is said, which is `otherwise` in words."""
     value = os.environ.get(name, "").strip().lower()
     if not value:
         return 0
@@ -46,7 +46,7 @@ def _size(name: str) -> int:
     if found is None:
         tell(
             f"{name}={os.environ[name]!r} is no size: a number of bytes, or one with a suffix as in 512M or 1.5GiB, is "
-            "expected; no limit is taken instead"
+            f"expected; {otherwise} is taken instead"
         )
         return 0
     return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
@@ -90,10 +90,10 @@ PROFILE: tuple[str, ...] = _choices("WEBGPU_PROFILE", PROFILES)
 CLASS: str = _choice("WEBGPU_CLASS", ("", "gpu", "cpu"), "")
 """Overrides the class whose kernel variants are used: the ones for GPUs can be tested on a software adapter."""
 
-MEMORY_LIMIT: int = _size("WEBGPU_MEMORY_LIMIT")
+MEMORY_LIMIT: int = _size("WEBGPU_MEMORY_LIMIT", "no limit")
 """Bytes of device memory this process may take; 0 leaves it to the driver."""
 
-CACHE_LIMIT: int = _size("WEBGPU_CACHE_LIMIT")
+CACHE_LIMIT: int = _size("WEBGPU_CACHE_LIMIT", "the default")
 """Bytes of host memory that plans, pipelines and bind groups may take together; 0: what suits the adapter."""
 
 BLOCKING: bool = _flag("WEBGPU_BLOCKING")

@@ -1,6 +1,7 @@
 """What the CPU refuses is refused: numbers without room, outputs of another dtype, memory that is read and written."""
 
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -817,3 +818,74 @@ def test_sizes_and_dtypes_that_do_not_fit(call):
     ours, theirs = refused(call)
     if "mvlgamma" not in theirs:  # the CPU names the two dtypes the other way round
         assert ours == theirs
+
+
+DTYPES = (torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64)
+OF_FLOATS = {
+    **{f"nn.{name}": getattr(F, name) for name in (
+        "elu", "celu", "selu", "gelu", "silu", "mish", "leaky_relu", "rrelu", "hardswish", "hardsigmoid", "hardshrink",
+        "softshrink", "softplus", "logsigmoid", "glu", "relu", "relu6", "hardtanh", "dropout", "celu_", "leaky_relu_",
+    )},
+    **{name: getattr(torch, name) for name in ("frac", "max", "mode", "unique", "unique_consecutive")},
+    **{f"linalg.{name}": getattr(torch.linalg, name) for name in ("eigh", "eig", "pinv", "lu")},
+    **{f"nn.{name}": partial(lambda loss, x: loss(x, x), getattr(F, name)) for name in (
+        "mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+    )},
+    "nn.threshold": lambda x: F.threshold(x, 1, 2),
+    "nn.prelu": lambda x: F.prelu(x, x[0, :1]),
+    "nn.nll_loss": lambda x: F.nll_loss(x, torch.zeros(4, dtype=torch.int64, device=x.device)),
+    "nn.layer_norm": lambda x: F.layer_norm(x, (4,)),
+    "nn.group_norm": lambda x: F.group_norm(x, 2),
+    "nn.batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "nn.instance_norm": lambda x: F.instance_norm(x[None]),
+    "nn.grid_sample": lambda x: F.grid_sample(x[None, None], x[None, :2, :, None].expand(1, 2, 4, 2)),
+    "lerp": lambda x: torch.lerp(x, x, x),
+    "xlogy": lambda x: torch.xlogy(x, x),
+    "lstsq": lambda x: torch.linalg.lstsq(x, x),
+    "median": lambda x: x.median(0),
+    "kthvalue": lambda x: x.kthvalue(2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_dtypes_that_the_cpu_s_kernels_refuse(name):
+    """They were answered by what torch decomposes the operator into, cast to whole numbers."""
+    refused = 0
+    for dtype in DTYPES:
+        found = []
+        for device in ("cpu", D):
+            try:
+                OF_FLOATS[name](torch.ones(4, 4, dtype=dtype, device=device))
+                found.append((None, ""))
+            except Exception as error:
+                found.append((type(error), str(error)))
+        wanted, got = found
+        if dtype is torch.bool and wanted[0] is NotImplementedError and got[0] is None:
+            assert name in ("median", "kthvalue")  # of truth values, which have an order here
+            continue
+        assert got[0] is wanted[0], (dtype, got, wanted)
+        if wanted[0] is NotImplementedError and '"' in wanted[1] and name not in ("lerp", "nn.instance_norm"):
+            assert got[1] == wanted[1]
+        refused += wanted[0] is not None
+    assert refused
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, out: torch.cat([x, x], out=out),
+        lambda x, out: torch.arange(5, out=out),
+        lambda x, out: torch.add(x, x, out=out),
+        lambda x, out: torch.where(x > 0, x, x, out=out),
+        lambda x, out: torch.sort(x, out=(out, torch.empty(0, dtype=torch.int64, device=x.device))),
+    ],
+)
+def test_that_an_output_is_resized_is_told_once(call):
+    told = []
+    for device in ("cpu", D, D):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            call(torch.ones(4, device=device), torch.ones(3, device=device))
+        told.append([str(w.message).split("(Triggered")[0].strip() for w in found])
+    assert len(told[0]) == 1
+    assert told[1] == told[0] and told[2] == told[0]

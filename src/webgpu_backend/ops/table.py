@@ -8,6 +8,8 @@ from functools import partial
 import torch
 
 from ..kernels.pointwise.elementwise import Spec
+from .admitted import admitting
+from .admitted import checked as admitted
 
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
@@ -93,7 +95,7 @@ def expression(
     """An entry under no aten name of its own: for `choose`, and for operators that need more than one kernel."""
     outputs = outputs or (("bool",) if promote == "always_bool" else ("T",))
     spec = Spec(name, source, tuple(_LETTERS[:arity]), scalars, tuple((types or {}).items()), outputs, checked, nonzero)
-    entry = Pointwise(name, spec, promote, check, admit, rounded)
+    entry = Pointwise(name, spec, promote, check, admitting(name, admit), rounded)
     ENTRIES.append(entry)
     return entry
 
@@ -186,7 +188,7 @@ def custom(
             if (overload, key) in CUSTOM:
                 raise ValueError(f"{overload} is in the table already for {key}")
             CUSTOM[overload, key] = Custom(
-                overload, function, key, by_plan, refuses, writes, returns, conj, gradient, oversize
+                overload, admitted(overload, function), key, by_plan, refuses, writes, returns, conj, gradient, oversize
             )
             if autocast:
                 AUTOCAST[overload] = autocast

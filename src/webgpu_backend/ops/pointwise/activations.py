@@ -9,11 +9,16 @@ from .elementwise import _scalar_name, runner
 
 def _check_lambda(inputs, scalars):
     dtype, (lambd,) = inputs[0].dtype, scalars
-    if not 0 <= lambd <= torch.finfo(dtype).max:
+    if dtype.is_floating_point and not 0 <= lambd <= torch.finfo(dtype).max:
         raise RuntimeError(
             f"lambda must be in range [0, {torch.finfo(dtype).max:g}] for input dtype {_scalar_name(dtype)}, but found "
             f"{lambd:g}"
         )
+
+
+def _check_limits(inputs, scalars):
+    if inputs[0].dtype is torch.uint8 and min(scalars) < 0:
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
 
 
 unary("sigmoid", "sigmoid(a)", promote="int_to_float")
@@ -24,7 +29,8 @@ binary("tanh_backward", "a * conj(1 - b * b)")
 unary("relu", "max(a, 0)")
 unary("threshold", "where(a <= threshold, value, a)", scalars=("threshold", "value"), checked=True)
 binary("threshold_backward", "where(b <= threshold, 0, a)", scalars=("threshold",))
-unary("hardtanh", "where(isnan(a), a, min(max(a, min_val), max_val))", scalars=("min_val", "max_val"), checked=True)
+unary("hardtanh", "where(isnan(a), a, min(max(a, min_val), max_val))", scalars=("min_val", "max_val"), checked=True,
+      check=_check_limits)  # fmt: skip
 binary("hardtanh_backward", "where(b <= min_val or b >= max_val, 0, a)", scalars=("min_val", "max_val"))
 unary("hardsigmoid", "where(isnan(a), a, min(max(a + 3, 0), 6) / 6)")
 binary("hardsigmoid_backward", "where(b > -3 and b < 3, a / 6, 0)")

@@ -14,6 +14,7 @@ from ...plan.forms import Pattern, short_form
 from ...plan.run import NUMBERS, execute, place
 from ...program import Plan
 from ...runtime.errors import BindingTooLarge
+from ..admitted import scalar_name as _scalar_name
 from ..overlap import no_internal_overlap, no_partial_overlap
 from ..table import Pointwise
 from .promotion import common_dtype, promoted
@@ -477,24 +478,15 @@ def resize_output(out: torch.Tensor, shape) -> None:
     """As torch resizes `out=`: silently where it is empty, with a warning where it is not."""
     if tuple(out.shape) == tuple(shape):
         return
-    if out.numel():
+    before, filled = list(out.shape), out.numel()
+    out.resize_(tuple(shape))  # first: while a plan is made this ends it, and the call that follows tells
+    if filled:
         import warnings
 
         warnings.warn(
-            f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
+            f"An output with one or more elements was resized since it had shape {before}, which does not "
             f"match the required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch "
-            "release outputs will not be resized unless they have zero elements.",
+            "release outputs will not be resized unless they have zero elements. You can explicitly reuse an out "
+            "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             stacklevel=3,
         )
-    out.resize_(tuple(shape))
-
-
-_SCALAR_NAMES = {
-    torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.bfloat16: "BFloat16",
-    torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
-    torch.bool: "Bool", torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
-}  # fmt: skip
-
-
-def _scalar_name(dtype: torch.dtype) -> str:
-    return _SCALAR_NAMES.get(dtype, str(dtype))

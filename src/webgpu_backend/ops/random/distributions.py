@@ -14,6 +14,7 @@ from ...plan import caps, launch, launch_ranges
 from ...plan.draws import MASK
 from ...plan.run import planning_here
 from ...runtime.errors import BindingTooLarge
+from ..admitted import scalar_name as _scalar_name
 from ..pointwise.operators import DTYPE_WORDS
 from ..reduce.reduction import Reduction
 from ..shape.copy import dense, device_copy
@@ -378,6 +379,11 @@ def native_dropout(input, p, train):
         return input.clone(), torch.ones_like(input, dtype=torch.bool)
     if p == 1:
         return input * 0.0, torch.zeros_like(input, dtype=torch.bool)  # NaN stays
+    if input.is_complex():
+        raise NotImplementedError(f"\"bernoulli_scalar_cpu_\" not implemented for '{_scalar_name(input.dtype)}'")
+    if not input.is_floating_point():
+        name = _scalar_name(input.dtype)
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {name}")
     if input.storage_offset() % 4 or not dense(input) or input.is_neg():
         input = input.clone()  # its dimensions stay in their order
     strides = input.stride()

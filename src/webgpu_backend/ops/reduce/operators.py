@@ -12,6 +12,7 @@ from ...kernels.layout import numel
 from ...kernels.reduce.reduction import Spec
 from ...plan import caps
 from ...plan.outline import not_lasting
+from ..admitted import scalar_name as dtype_name
 from ..table import autocast, custom, packet_named
 from .reduction import Reduction, normal_dims
 
@@ -419,17 +420,6 @@ def logsumexp(self, dim, keepdim=False):
         raise Unsupported("webgpu: logsumexp of complex numbers")
     out = torch.get_default_dtype() if _integral(self.dtype) else self.dtype
     return LOGSUMEXP((self,), dim, keepdim, _need(out), (out,))[0]
-
-
-_NAMES = {
-    torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
-    torch.bool: "Bool", torch.uint16: "UInt16", torch.uint32: "UInt32", torch.uint64: "UInt64",
-    torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
-}  # fmt: skip
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    return _NAMES.get(dtype, str(dtype))
 
 
 autocast("float32", "frobenius_norm.dim", "nuclear_norm", "nuclear_norm.dim", "dist")

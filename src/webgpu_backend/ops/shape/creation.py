@@ -146,14 +146,16 @@ def arange_start_step(start, end, step=1, *, dtype=None, layout=None, device=Non
 @custom("arange.start_out")
 def arange_out(start, end, step=1, *, out):
     made = _arange(start, end, step, out.dtype)
-    if out.numel() not in (0, made.numel()):
+    before, filled = list(out.shape), out.numel()
+    _into(out, made)  # first: while a plan is made this ends it, and the call that follows tells
+    if filled not in (0, made.numel()):
         warnings.warn(
-            f"The number of elements in the out tensor of shape {list(out.shape)} is {out.numel()} which does not "
+            f"The number of elements in the out tensor of shape {before} is {filled} which does not "
             f"match the computed number of elements {made.numel()}. Note that this may occur as a result of rounding "
             f"error. The out tensor will be resized to a tensor of shape ({made.numel()},).",
             stacklevel=2,
         )
-    return _into(out, made)
+    return out
 
 
 @custom("range.out")

@@ -1,0 +1,113 @@
+"""Dtypes that torch's kernels for the CPU refuse: such calls are refused here too, in their words, where a kernel or a
+decomposition would answer with numbers that were rounded to whole ones."""
+
+from collections.abc import Callable
+from functools import wraps
+
+import torch
+
+_NAMES = {
+    torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.bfloat16: "BFloat16",
+    torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
+    torch.uint16: "UInt16", torch.uint32: "UInt32", torch.uint64: "UInt64", torch.bool: "Bool",
+    torch.complex32: "ComplexHalf", torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
+}  # fmt: skip
+
+
+def scalar_name(dtype: torch.dtype) -> str:
+    """As torch's errors call it."""
+    return _NAMES.get(dtype, str(dtype))
+
+
+# By operator, overload or expression: the kinds that the CPU takes (bool, integer, float, complex), and how it refuses.
+ADMITTED: dict[str, tuple[str, type, str]] = {
+    **{
+        name: (kinds, NotImplementedError, f"\"{kernel}\" not implemented for '{{}}'")
+        for kinds, kernel, names in (
+            ("f", "elu_cpu", "elu"),
+            ("f", "GeluKernelImpl", "gelu gelu_tanh gelu_half"),
+            ("fc", "silu_cpu", "silu"),
+            ("f", "mish_cpu", "mish"),
+            ("f", "leaky_relu_cpu", "leaky_relu"),
+            ("f", "hardswish_cpu", "hardswish"),
+            ("f", "hardsigmoid_cpu", "hardsigmoid"),
+            ("f", "hardshrink_cpu", "hardshrink"),
+            ("f", "softshrink_check", "softshrink"),
+            ("f", "softplus_cpu", "softplus"),
+            ("f", "log_sigmoid_cpu", "log_sigmoid_forward"),
+            ("f", "glu_cpu", "glu"),
+            ("f", "prelu_cpu", "_prelu_kernel"),
+            ("if", "threshold_cpu", "threshold"),
+            ("f", "frac_cpu", "frac"),
+            ("fc", "lerp_kernel_tensor", "lerp"),
+            ("bif", "xlogy_cpu", "xlogy"),
+            ("f", "mse_cpu", "mse_loss"),
+            ("f", "smooth_l1_cpu", "smooth_l1_loss"),
+            ("f", "huber_cpu", "huber_loss"),
+            ("f", "binary_cross_entropy", "binary_cross_entropy"),
+            ("f", "nll_loss_out_frame", "nll_loss_forward"),
+            ("f", "nll_loss2d_forward_out_frame", "nll_loss2d_forward"),
+            ("f", "LayerNormKernelImpl", "native_layer_norm"),
+            ("f", "GroupNormKernelImpl", "native_group_norm"),
+            ("f", "batch_norm", "batch_norm native_batch_norm"),
+            ("f", "batch_norm", "_native_batch_norm_legit _native_batch_norm_legit.no_stats"),
+            ("f", "grid_sampler_2d_cpu_kernel_impl", "grid_sampler_2d"),
+            ("f", "grid_sampler3d_cpu", "grid_sampler_3d"),
+            ("fc", "linalg_eigh_cpu", "_linalg_eigh"),
+            ("fc", "lu_cpu", "linalg_lu linalg_lu_factor_ex"),
+            ("bif", "max_all", "max"),
+            ("bif", "min_all", "min"),
+            ("bif", "median_cpu", "median nanmedian"),
+            ("bif", "median_out", "median.dim nanmedian.dim"),
+            ("bif", "mode_cpu", "mode"),
+            ("bif", "kthvalue_cpu", "kthvalue"),
+            ("bif", "unique", "_unique2 unique_consecutive"),
+            ("bif", "unique_dim", "unique_dim unique_dim_consecutive"),
+        )
+        for name in names.split()
+    },
+    "linalg_eig": ("fc", RuntimeError, "Unknown Complex ScalarType for {}"),
+    "linalg_lstsq": ("fc", RuntimeError, "This function doesn't handle types other than float and double"),
+    **dict.fromkeys(
+        ("linalg_pinv", "linalg_pinv.atol_rtol_float", "linalg_pinv.atol_rtol_tensor"),
+        ("fc", RuntimeError, "linalg.pinv: expected a tensor of float, double, cfloat or cdouble types, not {}"),
+    ),
+    "hardtanh": ("ifc", RuntimeError, "Bool inputs not supported for hardtanh"),
+    "relu": ("ifc", RuntimeError, "Boolean inputs not supported for relu"),
+}
+
+
+def _kind(dtype: torch.dtype) -> str:
+    return "c" if dtype.is_complex else "f" if dtype.is_floating_point else "b" if dtype is torch.bool else "i"
+
+
+def check(name: str, args) -> None:
+    """Raises for a first tensor of a dtype that the CPU refuses."""
+    kinds, error, words = ADMITTED[name]
+    dtype = next(x.dtype for x in args if isinstance(x, torch.Tensor))
+    if _kind(dtype) not in kinds:
+        raise error(words.format(scalar_name(dtype)))
+
+
+def checked(name: str, function: Callable) -> Callable:
+    """The function of an operator, checking first."""
+
+    @wraps(function)
+    def call(*args, **kwargs):
+        check(name, (*args, *kwargs.values()))
+        return function(*args, **kwargs)
+
+    return call if name in ADMITTED else function
+
+
+def admitting(name: str, admit: Callable | None) -> Callable | None:
+    """What an elementwise entry asks of its inputs, with this."""
+    if name not in ADMITTED:
+        return admit
+
+    def both(inputs: tuple) -> None:
+        check(name, inputs)
+        if admit is not None:
+            admit(inputs)
+
+    return both
