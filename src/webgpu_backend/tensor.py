@@ -229,6 +229,8 @@ def meta(sizes, strides, dtype: torch.dtype) -> Meta:
             _metas.clear()
         steps = contiguous_strides(key[0]) if strides is None else key[1]
         _check_sizes(key[0], steps, strides is None, dtype.itemsize)
+        if dtype is torch.complex32:
+            torch.empty(0, dtype=dtype)  # on the CPU, where torch warns of it once in a process
         found = _metas[key] = Meta(key[0], steps, dtype)
     return found
 

@@ -1,7 +1,10 @@
 """What the CPU refuses is refused: numbers without room, outputs of another dtype, memory that is read and written."""
 
+import subprocess
+import sys
 import warnings
 from functools import partial
+from textwrap import dedent
 
 import pytest
 import torch
@@ -889,3 +892,31 @@ def test_that_an_output_is_resized_is_told_once(call):
         told.append([str(w.message).split("(Triggered")[0].strip() for w in found])
     assert len(told[0]) == 1
     assert told[1] == told[0] and told[2] == told[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+def test_shifts_onto_a_part_of_what_they_read(dtype):
+    for name in ("__ilshift__", "__irshift__", "bitwise_left_shift_"):
+
+        def call(device, name=name):
+            x = torch.arange(3, device=device).to(dtype)
+            return getattr(x[:-1], name)(x[1:])
+
+        ours, theirs = refused(call)
+        assert ours == theirs
+    both(lambda device: torch.arange(6, device=device).view(2, 3).__ilshift__(torch.tensor([1, 2, 3], device=device)))
+
+
+def test_halves_of_complex_numbers_are_warned_of_once():
+    """By torch, wherever the first of them is."""
+    script = """
+        import warnings
+        import torch, webgpu_backend
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            torch.ones(2, dtype=torch.complex64, device="webgpu").to(torch.complex32)
+            torch.empty(3, dtype=torch.complex32, device="webgpu")
+        assert [str(w.message)[:11] for w in told] == ["ComplexHalf"], told
+    """
+    done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -168,7 +168,8 @@ def register_choice(choice: Choice) -> None:
 
 def overloads_of(name: str) -> list:
     """Functional, out= and in-place."""
-    packets = [packet_named(base) for base in (name, name + "_")]
+    inplace = f"__i{name[2:]}" if name.startswith("__") else f"{name}_"
+    packets = [packet_named(base) for base in (name, inplace)]
     return [getattr(packet, n) for packet in packets if packet is not None for n in packet.overloads()]
 
 
