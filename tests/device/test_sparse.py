@@ -375,3 +375,11 @@ def test_a_mask_of_another_shape_is_refused():
     for device in ("cpu", D):
         with pytest.raises(RuntimeError, match="operands have incompatible sizes"):
             torch.ones(6, 7, device=device).sparse_mask(_in_every_layout(device)["hybrid"])
+
+
+def test_small_indices_stay_small():
+    for device in ("cpu", D):
+        ends, columns = torch.tensor([0, 2, 3], dtype=torch.int32), torch.tensor([0, 2, 1], dtype=torch.int32)
+        x = torch.sparse_csr_tensor(ends.to(device), columns.to(device), torch.ones(3, device=device), (2, 3))
+        assert x.to_sparse_csc().ccol_indices().dtype == x.to_sparse_csc().row_indices().dtype == torch.int32
+        assert torch.equal(x.to_sparse_csc().to_dense().cpu(), torch.tensor([[1.0, 0, 1], [0, 1, 0]]))

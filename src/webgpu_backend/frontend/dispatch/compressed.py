@@ -147,7 +147,13 @@ def _to_sparse_dim(self, sparse_dim):
 
 def _again(layout) -> Callable:
     def convert(self, dense_dim=None):
-        return self if self.layout is layout else in_layout(_to_coordinates(self), layout, dense_dim)
+        if self.layout is layout:
+            return self
+        other = in_layout(_to_coordinates(self), layout, dense_dim)
+        kind = _indices(self)[0].dtype  # int32 stays, though coordinates have none
+        return torch.sparse_compressed_tensor(
+            *[i.to(kind) for i in _indices(other)], other.values(), self.shape, layout=layout, check_invariants=False
+        )
 
     return convert
 
