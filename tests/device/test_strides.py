@@ -277,3 +277,16 @@ def test_weights_alone_are_channels_last(layer, sizes):
             found = conv.to("webgpu")(x.to("webgpu"))
             assert found.stride() == expected.stride(), (ours, theirs)
             torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_of_layouts_that_are_neither_rows_nor_channels_last():
+    x = torch.randn(3, 4, 6).mT  # [3, 6, 4]
+    index, source = torch.tensor([2, 0, 71]), torch.randn(3)
+    same(lambda x, i, s: x.put(i, s), x, index, source)
+    same(lambda x: F.pixel_shuffle(x, 1), x)
+    same(lambda x: F.pixel_unshuffle(x, 1), x)
+    for training in (False, True):
+        same(lambda x, m, v, t=training: F.batch_norm(x, m, v, training=t), x, torch.zeros(6), torch.ones(6))
+    given = torch.ones(1, 4, 4, device=D)
+    F.pixel_shuffle(given, 1).zero_()
+    assert given.all()

@@ -15,7 +15,7 @@ from .scatter import apart, both, duplicate, write
 aten = torch.ops.aten
 
 
-@both("put")
+@both("put", copy=clone)
 def put_(self, index, source, accumulate=False):
     if index.dtype is not torch.int64:
         raise RuntimeError(f"put_(): Expected a long tensor for index, but got {_scalar_name(index.dtype)}")

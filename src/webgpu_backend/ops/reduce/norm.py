@@ -333,6 +333,7 @@ def _other_dims(x) -> tuple[int, ...]:
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     compute = _compute(input.dtype)
     given = _some(weight, bias)
+    input = input.contiguous(memory_format=image_format(input))  # as the result shall lie
     if not training:
         run = _eval(weight is not None, bias is not None)
         tensors = (input, *[_over(p, input) for p in (running_mean, running_var, *given)])

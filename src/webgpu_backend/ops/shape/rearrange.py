@@ -217,7 +217,10 @@ def _shuffled(op: str, split, lead: int = -3):
         first = lead % self.dim()
         parts = self.reshape([*self.shape[:first], *sizes])
         parts = parts.permute([*range(first), *[first + d for d in order]])
-        return laid(parts.reshape(shape), image_format(self))
+        moved = parts.reshape(shape)
+        if T.share_memory(moved, self):  # by a factor of one nothing moves
+            moved = moved.clone(memory_format=torch.contiguous_format)
+        return laid(moved, image_format(self))
 
     return run
 
