@@ -151,6 +151,8 @@ def _connect(nbytes: int, size: int) -> Block:
     global _take, _blocks
     pool = gpu().pool
     _take, _blocks = pool.take, pool.blocks
+    if runtime.several:
+        separate()
     return _take(nbytes, size)
 
 

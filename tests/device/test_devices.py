@@ -86,3 +86,25 @@ assert counts[2] >= 20 and counts[0] > before, counts
 
 def test_a_device_that_is_opened_while_threads_use_another():
     assert "Exception" not in run("-c", "import sys; sys.stderr = sys.stdout\n" + OPENED_LATER)
+
+
+# A plan that another thread makes while the second device is being opened, just after all had been told of it.
+PLANNED_MEANWHILE = """
+import threading, torch
+from webgpu_backend.runtime import gpu
+x = torch.randn(3, 5, device="webgpu:0")
+
+def meanwhile():
+    thread = threading.Thread(target=lambda: torch.cat([x * 2, x.flip(0)]).cumsum(1))
+    thread.start()
+    thread.join()
+
+gpu.on_several.append(meanwhile)
+y = torch.arange(6.0).to("webgpu:1")
+assert torch.equal((y * 2 + 1).cpu(), torch.arange(6.0) * 2 + 1)
+assert torch.equal((x + 1).cpu(), x.cpu() + 1)
+"""
+
+
+def test_a_plan_that_is_made_while_a_device_is_opened():
+    run("-c", PLANNED_MEANWHILE)

@@ -38,11 +38,11 @@ blocks = T.UNCONNECTED
 def connect() -> None:
     """Binds the short forms to the device, at first use."""
     global record, blocks
-    if runtime.several:
+    if not runtime.several:
+        queue = gpu().queue
+        record, blocks = queue.record_and_wait if env.BLOCKING else queue.record, gpu().pool.blocks
+    if runtime.several:  # perhaps since a moment ago
         separate()
-        return
-    queue = gpu().queue
-    record, blocks = queue.record_and_wait if env.BLOCKING else queue.record, gpu().pool.blocks
 
 
 def _record_here(step: Step, buffers: tuple, params: bytes) -> None:

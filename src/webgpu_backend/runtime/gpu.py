@@ -104,9 +104,13 @@ def _created(index: int) -> Gpu:
                 _gpu = _open[index] = made
                 return made
             if not several:
-                for listener in on_several:
-                    listener()
-                several = True
+                several = True  # before: whoever connects to the only device meanwhile asks for this afterwards
+                try:
+                    for listener in on_several:
+                        listener()
+                except BaseException:
+                    several = False
+                    raise
             _open[index] = made
             _gpu = None
         return _open[index]
