@@ -276,6 +276,16 @@ def test_one_kernel_for_all_sizes():
     assert counters["stats"]["unique_graphs"] == 1
 
 
+def test_heads_of_any_size():
+    """The scale is a power of a size that a kernel is told."""
+    compiled = torch.compile(F.scaled_dot_product_attention, dynamic=True)
+    for size in (8, 12, 24):
+        given = [torch.randn(2, 2, 5, size) for _ in range(3)]
+        with torch.no_grad():
+            found = compiled(*[t.to(D) for t in given])
+        torch.testing.assert_close(found.cpu(), F.scaled_dot_product_attention(*given), rtol=1e-4, atol=1e-4)
+
+
 def test_arguments_are_written():
     @torch.compile
     def f(cache, at, x):

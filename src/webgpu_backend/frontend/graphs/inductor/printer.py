@@ -83,6 +83,12 @@ class Printer(ExprPrinter):
         a, b = (self._call("f32", x) for x in expr.args)
         return f"({a} / {b})"
 
+    _print_FloatTrueDiv = _print_IntTrueDiv
+
+    def _print_FloatPow(self, expr: sympy.Expr) -> str:
+        a, b = (self._call("f32", x) for x in expr.args)
+        return f"f32_pow({a}, {b})"
+
     def _print_FloorToInt(self, expr: sympy.Expr) -> str:
         return f"i32(floor(f32({self.doprint(expr.args[0])})))"
 
