@@ -123,7 +123,8 @@ def test_gradients_beyond_one_binding(small_bindings):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.uint8], ids=str)
 def test_a_long_row_is_sorted_in_parts(small_bindings, dtype):
     g = torch.Generator().manual_seed(1)
-    for x in (torch.randn(20_001, generator=g) * 60, torch.randint(0, 3, (20_001,), generator=g), torch.arange(20_001)):
+    rows = (torch.randn(20_001, generator=g) * 60, torch.randint(0, 3, (20_001,), generator=g), torch.arange(20_001))
+    for x in rows if dtype in (torch.float16, torch.int64) else rows[:1]:  # seconds each
         x = x.abs().to(dtype)
         if dtype.is_floating_point:
             x[::3] *= -1
