@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import webgpu_backend
+from tests import needs
 from tests.device._compare import keeps_denormals
 from webgpu_backend import env
 from webgpu_backend.frontend.graphs.inductor import compiling
@@ -274,6 +275,17 @@ def test_one_kernel_for_all_sizes():
         for a, b in zip(found, (F.softmax(x * 2, -1) * w, x.sum(0), x.mean())):
             torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=1e-4)
     assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_a_softmax_that_is_asked_for_in_float64():
+    needs.feature("f64")
+    x, found = torch.randn(3, 40), []
+    for f, device in ((torch.softmax, "cpu"), (torch.compile(torch.softmax), D)):
+        given = x.to(device).requires_grad_()
+        y = f(given, -1, dtype=torch.float64)
+        found.append([y.detach().cpu(), torch.autograd.grad(y.square().sum(), given)[0].cpu()])
+    for a, b in zip(*found):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
 
 
 def test_heads_of_any_size():

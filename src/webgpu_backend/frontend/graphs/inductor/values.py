@@ -20,7 +20,7 @@ from ....plan import caps
 SOURCES = {
     "add": "a + b", "sub": "a - b", "mul": "a * b", "mul_rn": "a * b", "truediv": "a / b", "div_rn": "a / b",
     "int_truediv": "float(a) / float(b)", "floordiv": "a // b", "truncdiv": "trunc_divide(a, b)", "pow": "a ** b",
-    "remainder": "a % b", "mod": "fmod(a, b)", "fma": "fma(a, b, c)", "square": "a * a", "relu": "where(a < 0, 0, a)",
+    "remainder": "a % b", "mod": "fmod(a, b)", "square": "a * a", "relu": "where(a < 0, 0, a)",
     "and_": "a & b", "or_": "a | b", "xor": "a ^ b", "lshift": "a << b", "rshift": "a >> b", "round": "round(a)",
     "bitwise_and": "a & b", "ldexp": "ldexp(a, int(b))", "nextafter": "nextafter(a, b)", "where": "where(a, b, c)",
 }  # fmt: skip
@@ -217,6 +217,11 @@ class Values(_Table):
         target = carrier_of(dtype)
         test = as_carrier(condition, "bool")
         return named(f"select({as_carrier(b, target)}, {as_carrier(a, target)}, {test})", dtype)
+
+    @staticmethod
+    def fma(a, b, c) -> CSEVariable:
+        dtype = computed(_dtypes.fma(a, b, c))
+        return apply("fma", "a * b + c" if carrier_of(dtype) == "f64" else "fma(a, b, c)", (a, b, c), dtype)
 
     @staticmethod
     def identity(x):
