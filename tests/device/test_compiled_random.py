@@ -6,21 +6,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.device._adapter import kernels_of
-from webgpu_backend import env
-from webgpu_backend.frontend.graphs.inductor import compiling
 
 D = "webgpu"
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-
-
-@pytest.fixture(autouse=True)
-def compiled_by_inductor(monkeypatch):
-    monkeypatch.setattr(env, "COMPILE", "inductor")
-    torch.compiler.reset()
-    compiling._told.clear()
-    yield
-    assert not compiling._told
+pytestmark = [
+    pytest.mark.usefixtures("compiled_by_inductor"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 
 
 def check(f, *args, kernels=None):

@@ -5,22 +5,14 @@ import torch
 
 from tests import needs
 from tests.device._adapter import kernels_of
-from webgpu_backend import env
-from webgpu_backend.frontend.graphs.inductor import compiling
 from webgpu_backend.plan import caps
 
 D = "webgpu"
 SHAPES = [(3, 7), (2, 2048), (3, 4099)]
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-
-
-@pytest.fixture(autouse=True)
-def compiled_by_inductor(monkeypatch):
-    monkeypatch.setattr(env, "COMPILE", "inductor")
-    torch.compiler.reset()
-    compiling._told.clear()
-    yield
-    assert not compiling._told
+pytestmark = [
+    pytest.mark.usefixtures("compiled_by_inductor"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 
 
 def check(f, *args, kernels=None, **tolerance):

@@ -5,23 +5,14 @@ import torch
 import torch.nn.functional as F
 
 from tests.device._adapter import kernels_of
-from webgpu_backend import env
-from webgpu_backend.frontend.graphs.inductor import compiling
 
 D = "webgpu"
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 ROUGH = {torch.float32: 1e-4, torch.float16: 0.02, torch.bfloat16: 0.1}
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-
-
-@pytest.fixture(autouse=True)
-def compiled_by_inductor(monkeypatch):
-    monkeypatch.setattr(env, "COMPILE", "inductor")
-    torch.manual_seed(0)
-    torch.compiler.reset()
-    compiling._told.clear()
-    yield
-    assert not compiling._told
+pytestmark = [
+    pytest.mark.usefixtures("compiled_by_inductor"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 
 
 def check(f, *args, kernels: int | None = None, rough: float = 1e-5, written=()):
