@@ -18,17 +18,11 @@ import webgpu_backend  # noqa: F401  registers the device
 from .opcheck import Unmovable, database, move, name_of
 
 # Entries whose strides are others than the CPU's, with the reason.
-_LAPACK = "the CPU's is the memory that LAPACK leaves; here matrices lie by rows"
 DIFFERENT: dict[str, str] = {
     "nn.functional.conv_transpose3d": "the CPU keeps channels_last with oneDNN's kernel and loses it with its own",
     "nn.functional.max_unpool2d": "torch's decomposition, which scatters into a new tensor",
     "nn.functional.max_unpool2d.grad": "torch's decomposition, which scatters into a new tensor",
     "stack": "the CPU joins images in channels_last by rows, or for some dimensions in neither order",
-    "svd_lowrank": _LAPACK,
-    "pca_lowrank": _LAPACK,
-    "linalg.lstsq": _LAPACK,
-    "linalg.lstsq.grad_oriented": _LAPACK,
-    "linalg.lu_solve": _LAPACK,
 }
 
 

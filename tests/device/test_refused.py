@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.device._compare import D, both
+from tests.device._compare import D, both, close
 
 
 def refused(call):
@@ -265,6 +265,26 @@ def test_warnings_for_outputs_that_are_resized():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             call(D, torch.ones(0, device=D))
+
+
+def test_outputs_that_are_resized_without_a_warning():
+    calls = [
+        lambda d, out: torch.addbmm(
+            torch.ones(2, 2).to(d), torch.ones(3, 2, 1).to(d), torch.ones(3, 1, 2).to(d), out=out
+        ),
+        lambda d, out: torch.ops.aten.narrow_copy.out(torch.ones(2, 5).to(d), 1, 0, 3, out=out),
+        lambda d, out: torch.bernoulli(torch.ones(2, 3).to(d), out=out),
+        lambda d, out: torch.multinomial(torch.ones(2, 1).to(d), 1, out=out.long()),
+    ]
+    for call in calls:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            close(call(D, torch.ones(7, device=D)), call("cpu", torch.ones(7)))
+
+
+def test_ranges_of_complex_numbers():
+    refused(lambda d: torch.arange(0.0, 1.0, 0.5, dtype=torch.complex64, device=d))
+    refused(lambda d: torch.mvlgamma(torch.full((3,), 5.0, dtype=torch.complex64, device=d), 2))
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.int8])

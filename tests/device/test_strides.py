@@ -290,3 +290,27 @@ def test_of_layouts_that_are_neither_rows_nor_channels_last():
     given = torch.ones(1, 4, 4, device=D)
     F.pixel_shuffle(given, 1).zero_()
     assert given.all()
+
+
+_FACTORED = {
+    "svd": lambda a, b: torch.linalg.svd(a, full_matrices=False),
+    "svd_full": lambda a, b: torch.linalg.svd(a),
+    "svd_lowrank": lambda a, b: torch.svd_lowrank(a, 3),
+    "gels": lambda a, b: torch.linalg.lstsq(a, b, driver="gels")[0],
+    "gelsy": lambda a, b: torch.linalg.lstsq(a, b)[0],
+    "gelsd": lambda a, b: torch.linalg.lstsq(a, b[..., 0], driver="gelsd")[0],
+    "lu_solve": lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a.mT @ a), a, left=False),
+    "renorm": lambda a, b: a.mT.renorm(2, 0, 1.0),
+}
+
+
+@pytest.mark.parametrize("sizes", [(7, 4), (2, 7, 4), (4, 4)], ids=str)
+@pytest.mark.parametrize("name", _FACTORED)
+def test_of_factors_and_solutions(name, sizes):
+    a, b = torch.randn(sizes), torch.randn(*sizes[:-1], 2)
+    a = torch.where(torch.eye(*a.shape[-2:], dtype=torch.bool), a + 4, a)
+    want, got = _FACTORED[name](a, b), _FACTORED[name](a.to(D), b.to(D))
+    if isinstance(want, torch.Tensor):
+        want, got = [want], [got]
+        close(got[0], want[0])
+    assert [t.stride() for t in got] == [t.stride() for t in want]

@@ -182,7 +182,10 @@ def _through_functional(op, functional, args, kwargs):
                 raise RuntimeError(
                     f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
                 )
-            resize_output(target, value.shape)
+            if op._schema.name.removeprefix("aten::") in outs.SILENT:
+                target.resize_(value.shape)
+            else:
+                resize_output(target, value.shape)
         target.copy_(value)
     if not op._schema.returns:
         return None

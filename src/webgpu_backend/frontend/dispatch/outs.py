@@ -18,6 +18,8 @@ _MOST_ELEMENTS = 1 << 20  # that the CPU is asked with
 _OF_DTYPES = re.compile(r"dtype|scalar type|\bcast")
 # What no other argument may share memory with.
 _ALONE = ("gather", "take", "index_select", "masked_select", "nonzero", "kthvalue", "linalg_cross")
+# What resizes `out` without a word, whatever it held.
+SILENT = ("addbmm", "bernoulli", "multinomial", "narrow_copy")
 # Operators whose sizes follow from values, which the meta device does not know, and what they say.
 _WORDS = {
     **dict.fromkeys(

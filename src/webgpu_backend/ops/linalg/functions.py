@@ -164,6 +164,8 @@ def linalg_lstsq(self, b, rcond=None, *, driver=None):
         full = m > n and driver != "gelsy" and bool((rank == n).all())
     if full and m > n and driver != "gelsy":
         residuals = (rhs - a @ x).abs().square().sum(-2)
+    columns = T.empty((*batch, rhs.shape[-1], max(m, n)), self.dtype).mT[..., :n, :]  # as LAPACK leaves them
+    x = columns.copy_(x)
     return x.squeeze(-1) if vector else x, residuals, rank, values
 
 
@@ -228,7 +230,8 @@ def renorm(self, p, dim, maxnorm):
     if wrong or not -self.dim() <= dim < self.dim():
         on("cpu", aten.renorm.default, (self, p, dim, maxnorm), {})
     own = dim % self.dim()
-    wide = self.float() if self.dtype in (torch.float16, torch.bfloat16) else self
+    wide = self.contiguous()  # as the result is on the CPU, wherever the elements lie
+    wide = wide.float() if self.dtype in (torch.float16, torch.bfloat16) else wide
     norm = torch.linalg.vector_norm(wide, p, [d for d in range(self.dim()) if d != own], keepdim=True)
     factor = torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
     return (wide * factor).to(self.dtype)

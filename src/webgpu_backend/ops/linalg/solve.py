@@ -83,7 +83,7 @@ def _solve_factored(lu, pivots, x, left: bool, adjoint: bool) -> None:
 def linalg_lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     shaped(aten.linalg_lu_solve.default, LU, pivots, B, left=left, adjoint=adjoint)
     lu, b = _broadcast(LU, B)
-    x = work(b)
+    x = work(b) if left else work(b.mT).mT  # by rows, as on the CPU
     _solve_factored(lu, pivots.expand(*lu.shape[:-2], pivots.shape[-1]), x, left, adjoint)
     return x
 

@@ -94,6 +94,13 @@ def _svd_tall(x: torch.Tensor, vectors: bool, columns: int):
     return u, s, v
 
 
+def _columns(meta) -> torch.Tensor:
+    """Column by column, as the CPU has it; the meta device has CUDA's layout."""
+    if meta.dim() < 2:  # not asked for
+        return like(meta)
+    return T.empty((*meta.shape[:-2], meta.shape[-1], meta.shape[-2]), meta.dtype).mT
+
+
 @custom("_linalg_svd")
 def linalg_svd(A, full_matrices=False, compute_uv=True, *, driver=None):
     if driver is not None:
@@ -101,7 +108,7 @@ def linalg_svd(A, full_matrices=False, compute_uv=True, *, driver=None):
             "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
         )
     u_meta, s_meta, vh_meta = shaped(aten._linalg_svd.default, A, full_matrices, compute_uv)
-    u, s, vh = like(u_meta), like(s_meta), like(vh_meta)
+    u, s, vh = like(u_meta), like(s_meta), _columns(vh_meta)
     m, n = A.shape[-2:]
     if not A.numel():
         for t in (u, vh):
@@ -121,7 +128,8 @@ def _scaled(A) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 @planned
 def _svd(x, scale, shape, full_matrices: bool, compute_uv: bool):
-    u, s, vh = (like(m) for m in shaped(aten._linalg_svd.default, x, full_matrices, compute_uv))
+    u_meta, s_meta, vh_meta = shaped(aten._linalg_svd.default, x, full_matrices, compute_uv)
+    u, s, vh = like(u_meta), like(s_meta), _columns(vh_meta)
     m, n = shape[-2:]
     x = flat(x)
     wide = m < n

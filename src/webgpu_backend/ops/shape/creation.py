@@ -52,7 +52,7 @@ def _arange(start, end, step, dtype):
         raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
     if (step > 0 and end < start) or (step < 0 and end > start):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    integral = not dtype.is_floating_point
+    integral = not (dtype.is_floating_point or dtype.is_complex)
     if integral and dtype in T.DTYPES:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
