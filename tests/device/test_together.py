@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.device._adapter import kernels_of
+from tests.device._adapter import kernels_of, recorded
 
 D = "webgpu"
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
@@ -34,6 +34,31 @@ def check(f, *args, kernels: int | None = None, rough: float = 1e-5, written=())
 def test_kernels_of_other_sizes(adapter_class, dtype):
     x, y, z = (torch.randint(0, 3, s).to(dtype) for s in ((3, 5), (7, 130), (2,)))
     check(lambda x, y, z: (x.logical_not(), y.flip(0), z.sum(0, keepdim=True), y.amax(1)), x, y, z, kernels=1)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_sizes_that_change(adapter_class, dtype):
+    """One text, and one dispatch, for all sizes, in which parts may be empty or begin anywhere."""
+
+    def f(x, y, z):
+        return (x + 1).relu(), y.sum(1), z.flip(0) * 2, y.amax(0)
+
+    compiled, texts = torch.compile(f, dynamic=True), []
+    for n, m, k in ((5, 6, 7), (300, 9, 2), (4, 65, 1030), (3, 8, 6)):
+        args = [torch.randn(s).to(dtype) for s in ((n,), (m, 6), (k + 1,))]
+        args[2] = args[2][1:]
+        storages = [args[0].to(D), args[1].to(D), torch.cat([torch.zeros(1, dtype=dtype), args[2]]).to(D)]
+        moved = [*storages[:2], storages[2][1:]]
+        for _ in range(2):
+            for a, b in zip(compiled(*moved), f(*args), strict=True):
+                torch.testing.assert_close(a.cpu(), b, rtol=ROUGH[dtype], atol=ROUGH[dtype])
+        found = recorded(lambda: compiled(*moved))
+        assert len(found) == 1, [d.step.program.name for d in found]
+        texts.append(found[0].step.program)
+    assert texts[0] is texts[3]
+    nothing = [torch.randn(0).to(dtype), torch.randn(4, 6).to(dtype), torch.randn(0).to(dtype)]
+    for a, b in zip(compiled(*[a.to(D) for a in nothing]), f(*nothing), strict=True):
+        torch.testing.assert_close(a.cpu(), b, rtol=ROUGH[dtype], atol=ROUGH[dtype])
 
 
 def test_parts_of_storages():

@@ -15,10 +15,12 @@ fn main(
     part(group, lid);
 {% else %}
 {% for end in ends %}
-{% set first = 0 if loop.first else ends[loop.index0 - 1] %}
-    {% if not loop.first %}else {% endif %}{% if not loop.last %}if (group < {{ end }}) {% endif %}{
-        part_{{ loop.index0 }}(group - {{ first }}, lid);
+    {% if not loop.first %}else {% endif %}if (group < p.{{ end }}) {
+        part_{{ loop.index0 }}(group{{ "" if loop.first else " - p." + ends[loop.index0 - 1] }}, lid);
     }
 {% endfor %}
+    else {
+        part_{{ ends | length }}(group - p.{{ ends | last }}, lid);
+    }
 {% endif %}
 }

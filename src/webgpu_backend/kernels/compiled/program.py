@@ -94,17 +94,9 @@ class Kernel:
     def step(self, caps: Caps, count: int, sizes: tuple, offsets: list[int], site: tuple) -> Step:
         values = [*sizes, *[offsets[i] for i in self.interface.offsets], *site]
         params, groups = self.interface.pack.pack(*values), -(-count // self.share)
-        meaning = Piece(self.part, groups, params) if self._fixed(caps) else None
+        usual = threads(self.part.source, caps) == WORKGROUP[caps.kind]
+        meaning = Piece(self.part, groups, params) if usual else None
         return Step(self.program, params or bytes(4), spread(groups, caps), meaning=meaning)
-
-    def _fixed(self, caps: Caps) -> bool:
-        """Whether it is the same for all calls how many workgroups there are, of the usual size."""
-        source = self.part.source
-        return (
-            isinstance(source.count, int)
-            and isinstance(source.length, int)
-            and threads(source, caps) == WORKGROUP[caps.kind]
-        )
 
 
 _SHARE = {"gpu": (16, 16), "cpu": (512, 4096)}  # elements of a row for each of its threads, along and across
@@ -204,7 +196,7 @@ def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) ->
         )
     if own.pack.size > _MOST_BYTES:
         raise Unsupported("webgpu: a compiled kernel with too many sizes")
-    made = program(source.name, (part,), (tuple(range(len(own.bindings))),), (0,), caps)
+    made = program(source.name, (part,), (tuple(range(len(own.bindings))),), caps)
     if source.tile:
         return Kernel(made, part, own, TILE * TILE)
     workgroup = threads(source, caps)
@@ -213,11 +205,9 @@ def kernel(source: Source, places: tuple[Place, ...], lanes: int, caps: Caps) ->
 
 
 @cache
-def program(
-    name: str, parts: tuple[Part, ...], shown: tuple[tuple[int, ...], ...], groups: tuple[int, ...], caps: Caps
-) -> Program:
-    """The program of parts that run beside one another. `shown` says which binding each of a part's own is, `groups`
-    how many workgroups a part has."""
+def program(name: str, parts: tuple[Part, ...], shown: tuple[tuple[int, ...], ...], caps: Caps) -> Program:
+    """The program of parts that run beside one another. `shown` says which binding each of a part's own is. Behind the
+    parts' parameters stand the workgroups at which all but the last of them end: one text serves all sizes."""
     bindings: dict[int, tuple] = {}
     texts, fields = [], []
     for number, (part, places) in enumerate(zip(parts, shown)):
@@ -226,7 +216,8 @@ def program(
         suffix = f"_{number}" if len(parts) > 1 else ""
         texts.append(_part_text(part, own, places, suffix, caps))
         fields += [_suffixed(f, suffix) for f in own.fields]
-    ends = [sum(groups[: i + 1]) for i in range(len(groups))]
+    ends = [f"end_{number}" for number in range(len(parts) - 1)]
+    fields += [f"{end}: i32" for end in ends]
     return render_program(
         name,
         "compiled/kernel.wgsl",

@@ -4,6 +4,9 @@ A dispatch costs the host and the GPU some microseconds whatever it does. So sma
 beside others, which may come before or after them in the graph where nothing that they read or write is in between.
 """
 
+from itertools import accumulate
+from struct import pack
+
 from ...program import Caps, Step, Window
 from ..layout import WORKGROUP, spread
 from ..pointwise.fuse import fuse
@@ -89,7 +92,7 @@ class _Group:
         guarded = any([p.part.source.guarded for p in pieces])
         if (
             len(self.buffers) + len(added) + guarded > caps.max_bindings
-            or sum([len(p.params) for p in pieces]) > _MOST_PARAMETERS
+            or sum([len(p.params) + 4 for p in pieces]) - 4 > _MOST_PARAMETERS
             or sum([len(p.part.source.body) for p in pieces]) > _MOST_TEXT
             or sum([_shared_bytes(p.part, caps) for p in pieces]) > caps.workgroup_bytes
         ):
@@ -99,10 +102,10 @@ class _Group:
 
     def together(self, caps: Caps) -> _One:
         pieces = [one.step.meaning for one in self.ones]
-        groups = tuple([p.groups for p in pieces])
-        made = program(_name(pieces), tuple([p.part for p in pieces]), tuple(self.shown), groups, caps)
-        params = b"".join([p.params for p in pieces])
-        return _One(Step(made, params or bytes(4), spread(sum(groups), caps)), tuple(self.buffers))
+        made = program(_name(pieces), tuple([p.part for p in pieces]), tuple(self.shown), caps)
+        *ends, total = accumulate([p.groups for p in pieces])
+        params = b"".join([p.params for p in pieces]) + pack(f"<{len(ends)}i", *ends)
+        return _One(Step(made, params, spread(total, caps)), tuple(self.buffers))
 
 
 def _name(pieces: list[Piece]) -> str:
