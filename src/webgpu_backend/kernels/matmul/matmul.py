@@ -16,10 +16,7 @@ from ..text.render import render_program
 from . import digits, few_rows, halves, measured, padded, tiles
 from .measured import Choice
 from .product import (
-    BUFFERS,
-    FINISHED,
     GATHER_FIELDS,
-    QUANTISED,
     Matrix,
     Product,
     array_of,
@@ -47,10 +44,9 @@ SUMS = {"f32": FLOAT32, "i32": INT32, "i64": INT64, "n64": INT64, "c64": COMPLEX
 
 
 def plan(product: Product, caps: Caps) -> Plan:
-    """Plans a product with at least one output element and k > 0, over a, b, the scales of a quantised b, c and d (if
-    there are any; c has a place always) and the output."""
-    names = QUANTISED if product.blocks else FINISHED if product.d else BUFFERS
-    return numbered(_named(product, caps), names)
+    """Plans a product with at least one output element and k > 0, over a, b, the scales of a quantised b, c, d and e
+    (if there are any; c has a place always) and the output."""
+    return numbered(_named(product, caps), product.buffers)
 
 
 def _named(product: Product, caps: Caps) -> Plan:

@@ -58,7 +58,7 @@ def padded(q: Product, classes: str, caps: Caps) -> Padded | None:
         changed[name] = Matrix(x.dtype, 0, *strides, size * inner if x.outer else 0, size if x.inner else 0)
     product = Product(
         q.m, q.n, depth, changed.get("a", q.a), changed.get("b", q.b), q.out, q.c, q.outer, q.inner, q.summed,
-        q.alpha, q.beta, q.act, d=q.d,
+        q.alpha, q.beta, q.act, d=q.d, e=q.e,
     )  # fmt: skip
     names = "".join(work)
     bindings = (*names, *(f"p{x}" for x in names))

@@ -4,6 +4,7 @@ Both operands are seen as rows of length k: `a` has m rows, `b` has n rows (the 
 A row-major and a transposed operand differ only in their strides, so neither is ever copied.
 """
 
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
@@ -64,7 +65,8 @@ GATHER_FIELDS = [
 class Product:
     """out[o, i] = act(alpha * a[o, i] b[o, i]^T + beta * c[o, i]); with `summed`, added up over the inner batch i.
 
-    `act` is one of `ACTS`, or statements over r, which is what it is applied to, and over an element of `d`.
+    `act` is one of `ACTS`, or statements over r, which is what it is applied to, over an element of `d`, and over e0,
+    e1, ..., which lie side by side in `e`.
     """
 
     m: int
@@ -83,30 +85,36 @@ class Product:
     gather: Gather | None = None  # how to read b, whose strides then are of its batches only
     blocks: Blocks | None = None  # b is quantised: its offset and the stride of its rows are in pieces of 32 codes
     d: Matrix | None = None
+    e: Matrix | None = None
 
     def swapped(self) -> "Product":
         """The transposed product, which is the same numbers."""
         flip = lambda x: x and x._replace(row=x.col, col=x.row)  # noqa: E731
         return Product(
             self.n, self.m, self.k, self.b, self.a, flip(self.out), flip(self.c), self.outer, self.inner, self.summed,
-            self.alpha, self.beta, self.act, d=flip(self.d),
+            self.alpha, self.beta, self.act, d=flip(self.d), e=flip(self.e),
         )  # fmt: skip
 
     @property
     def finishing(self) -> list[Matrix]:
         """What the epilogue reads."""
-        return [x for x in (self.c, self.d) if x is not None]
+        return [x for x in (self.c, self.d, self.e) if x is not None]
 
     @property
     def finishers(self) -> tuple:
-        """The dtypes of c and d, None for what is not there, and the names of those that are."""
-        dtypes = tuple([None if x is None else x.dtype for x in (self.c, self.d)])
-        return dtypes, tuple([name for name, x in zip("cd", (self.c, self.d)) if x is not None])
+        """The dtypes of c, d and e, None for what is not there, and the names of those that are."""
+        given = (self.c, self.d, self.e)
+        dtypes = tuple([None if x is None else x.dtype for x in given])
+        return dtypes, tuple([name for name, x in zip("cde", given) if x is not None])
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """What its plan is over, by name; c has a place always."""
+        quantised = ("s",) if self.blocks else ()
+        return ("a", "b", *quantised, "c", *[name for name in self.finishers[1] if name != "c"], "out")
 
 
 BUFFERS = ("a", "b", "c", "out")
-FINISHED = ("a", "b", "c", "d", "out")
-QUANTISED = ("a", "b", "s", "c", "out")
 
 
 def numbered(plan: Plan, names: tuple[str, ...] = BUFFERS) -> Plan:
@@ -169,20 +177,22 @@ def epilogue_name(epilogue: str, act: str) -> str:
 
 
 def epilogue_text(
-    epilogue: str, act: str, carry: str, dtypes: tuple[DType | None, DType | None], caps: Caps
+    epilogue: str, act: str, carry: str, dtypes: tuple[DType | None, ...], caps: Caps
 ) -> tuple[list[str], list[str]]:
     """Parameter fields, and the function `epilogue` that finishes one element; none where nothing is left to do.
-    `dtypes` are of c and d."""
+    `dtypes` are of c, d and e."""
     if epilogue == "none" or (epilogue == "plain" and not act):
         return [], []
     fields, texts, types, lines = [], {}, {"v": carry}, []
-    for name, dtype in zip("cd", dtypes):
+    for name, dtype in zip("cde", dtypes):
         if dtype is not None:
             fields += [f"{name}_{s}" for s in ("o", "m", "n", "b", "i")]
-            types[name] = carry
             at = f"p.{name}_o + m * p.{name}_m + n * p.{name}_n + ob * p.{name}_b + ib * p.{name}_i"
             lines.append(f"let at_{name} = {at};")
-            lines.append(f"let {name} = {elements.read(dtype, f'{name}_in', f'at_{name}', caps)};")
+            places = {f"e{j}": f"(at_e + {j}u)" for j in range(beside(act))} if name == "e" else {name: f"at_{name}"}
+            for each, place in places.items():
+                types[each] = carry
+                lines.append(f"let {each} = {elements.read(dtype, f'{name}_in', place, caps)};")
     for name in (["alpha"] + (["beta"] if dtypes[0] is not None else [])) if epilogue.endswith("scaled") else []:
         fields += scalar_fields(name, carry)
         texts[name] = scalar_text(name, carry)
@@ -196,8 +206,13 @@ def epilogue_text(
     return fields, [f"fn epilogue(v: {t}, m: u32, n: u32, ob: u32, ib: u32) -> {t} {{\n    {body}\n}}"]
 
 
-def finisher_bindings(dtypes: tuple[DType | None, DType | None], caps: Caps) -> list[tuple[str, str, str]]:
-    found = [(name, dtype) for name, dtype in zip("cd", dtypes) if dtype is not None]
+def beside(act: str) -> int:
+    """How many elements of `e` lie side by side."""
+    return 1 + max([int(n) for n in re.findall(r"\be(\d+)\b", act)], default=-1)
+
+
+def finisher_bindings(dtypes: tuple[DType | None, ...], caps: Caps) -> list[tuple[str, str, str]]:
+    found = [(name, dtype) for name, dtype in zip("cde", dtypes) if dtype is not None]
     return [(f"{name}_in", "read", elements.array_type(dtype, "e", caps)) for name, dtype in found]
 
 
