@@ -80,10 +80,6 @@ MISSING: dict[tuple[str, str], str] = {
         "DispatchStub: missing kernel",
     ): "a check of indices that are said to be in order",
     ("", "nested \\(strided layout\\)"): "nested tensors of the old kind; jagged ones are here",
-    (
-        "",
-        "(igamma|bessel|airy)\\w* has no device kernel for float64",
-    ): "Bessel's, Airy's and the incomplete gamma functions in float64 are the CPU's, and counted",
     ("", "quint8"): "quantized dtypes of the old kind",
     ("", "affine_quantized"): "quantized dtypes of the old kind",
     ("", "Quantized"): "quantized dtypes of the old kind",

@@ -242,6 +242,41 @@ def test_modified_bessel_functions(name):
     assert max(errors) < 1e-15
 
 
+OF_REALS = [
+    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1",
+    "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_REALS)
+def test_bessel_and_airy_functions(name):
+    """The CPU's polynomials; where the functions have zeros the errors are of their waves."""
+    ends = [0.0, math.inf, -math.inf, math.nan, 2.0, 5.0, 2.09, -2.09, 103.8, 104.0, -1e4]
+    x = torch.tensor(np.concatenate([between(-30, 30, 301), powers(-12, 4, 40), ends]))
+    call = getattr(torch.special, name)
+    torch.testing.assert_close(call(x.to("webgpu")).cpu(), call(x), rtol=1e-13, atol=4e-15, equal_nan=True)
+
+
+@pytest.mark.parametrize("upper", [False, True], ids=["igamma", "igammac"])
+def test_incomplete_gamma_functions(upper):
+    """Against mpmath: the CPU has nine digits."""
+    pairs = [
+        (a, x) for a in (1e-5, 0.3, 1.0, 7.5, 8.5, 40.0, 199.0, 201.0, 1000.0) for x in (1e-8, 0.4, 1.05, 3.0, 12.0)
+    ]
+    for a in (0.3, 7.5, 40.0, 199.0, 201.0, 1000.0):
+        pairs += [(a, a * r) for r in (0.6, 0.71, 0.97, 1.0, 1.02, 1.29, 1.4)]
+    a, x = torch.tensor(pairs, dtype=DOUBLE).unbind(1)
+    call = torch.igammac if upper else torch.igamma
+    got = call(a.to("webgpu"), x.to("webgpu")).cpu()
+    with mpmath.workdps(40):
+        ends = (lambda v: (v, mpmath.inf)) if upper else (lambda v: (0, v))
+        want = [float(mpmath.gammainc(mpmath.mpf(p), *ends(mpmath.mpf(q)), regularized=True)) for p, q in pairs]
+    torch.testing.assert_close(got, torch.tensor(want, dtype=DOUBLE), rtol=2e-11, atol=1e-300)
+    odd = torch.tensor([0.0, 1.0, math.inf, math.nan, -1.0], dtype=DOUBLE)
+    a, x = odd.repeat(5), odd.repeat_interleave(5)
+    torch.testing.assert_close(call(a.to("webgpu"), x.to("webgpu")).cpu(), call(a, x), equal_nan=True)
+
+
 def test_ndtri():
     y = torch.tensor([1e-300, 1e-20, 1e-5, 0.01, 0.05, 0.1, 0.3, 0.7, 0.95, 1 - 1e-12, 0.0, 1.0, -1.0], dtype=DOUBLE)
     torch.testing.assert_close(
