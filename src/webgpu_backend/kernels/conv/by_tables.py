@@ -12,11 +12,12 @@ from typing import NamedTuple
 from ...dtypes import FLOAT32, DType
 from ...program import Caps, Plan, Program, Step
 from ..layout import spread
-from ..matmul.product import BUFFERS, Matrix, numbered
+from ..matmul.product import Matrix, numbered
 from ..matmul.tiles import Tile, tuning
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
+from .epilogue import FINISHED, After, Kind, given, texts
 
 
 class Row(NamedTuple):
@@ -69,13 +70,15 @@ class Convolution:
     plain: bool = False  # b is read as it lies: positions are neighbours and there is one tap
     single: bool = False  # one tap, which every position meets
     scattered: bool = False  # positions are not neighbours in the output, nor (of many taps) k's rows in a
+    after: After | None = None  # takes the place of a bias; of images that are not scattered
 
 
-TABLED = (*BUFFERS, "taps", "places")
+TABLED = (*FINISHED, "taps", "places")
 
 
 def plan(q: Convolution, caps: Caps) -> Plan:
-    """Over a, b, the bias (if there is one), the output and the two tables (where the kernel reads them)."""
+    """Over a, b, the bias (if there is one), the output, what is read at the end, and the two tables (where the kernel
+    reads them)."""
     a_class = _a_class(q)
     vector_b = q.plain and q.places % 4 == 0 and _quarters(q.b.offset, q.b.outer, q.b.inner, q.b.row)
     b_class = "v" if vector_b else "p" if q.plain else "q" if q.single else "g"
@@ -91,8 +94,9 @@ def plan(q: Convolution, caps: Caps) -> Plan:
     vector = vector and (splits == 1 or count % 4 == 0)
     store = "v" if vector else elements.element_mode(out.dtype, caps, written=True)
     bias = q.bias if splits == 1 else None
+    kind, read, names = given(q.after if splits == 1 else None)
     program = _program(
-        q.mode, q.a.dtype, out.dtype, a_class, b_class, store, bias is not None, q.scattered, tile, caps
+        q.mode, q.a.dtype, out.dtype, a_class, b_class, store, bias is not None, q.scattered, tile, kind, caps
     )  # fmt: skip
     ua, ub, uo = 4 if a_class in "kr" else 1, 4 if vector_b else 1, 4 if vector else 1
     a_row = q.a.row if a_class == "r" else q.a.row // ua
@@ -105,11 +109,11 @@ def plan(q: Convolution, caps: Caps) -> Plan:
     if bias is not None:
         words += [bias.offset, bias.row]
         bindings.append("c")
-    bindings.append("part" if splits > 1 else "out")
-    steps = [Step(program, packed(words), spread(total, caps), tuple(bindings))]
+    bindings += [*names, "part" if splits > 1 else "out"]
+    steps = [Step(program, packed(words + read), spread(total, caps), tuple(bindings))]
     if splits == 1:
         return numbered(Plan(tuple(steps), {}), TABLED)
-    steps.append(plan_finish(q.out.dtype, q.bias, count, splits, q.places, q.groups * q.m, caps))
+    steps.append(plan_finish(q.out.dtype, q.bias, count, splits, q.places, q.groups * q.m, caps, q.after))
     return numbered(Plan(tuple(steps), {"part": 4 * splits * count}), TABLED)
 
 
@@ -183,9 +187,11 @@ _FIELDS = [
 @cache
 def _program(
     mode: str, dtype: DType, out: DType, a_class: str, b_class: str, store: str, bias: bool, scattered: bool,
-    tile: Tile, caps: Caps,
+    tile: Tile, after: Kind | None, caps: Caps,
 ) -> Program:  # fmt: skip
-    fields = _FIELDS + (["c_o", "c_s"] if bias else [])
+    more, finishers, functions, tag = texts(after, caps)
+    tag = "_bias" if bias else tag
+    fields = _FIELDS + (["c_o", "c_s"] if bias else []) + more
     bindings = [
         ("a_in", "read", elements.array_type(dtype, "v" if a_class in "kr" else "e", caps)),
         ("b_in", "read", elements.array_type(dtype, "v" if b_class == "v" else "e", caps)),
@@ -196,11 +202,12 @@ def _program(
         bindings.append(("places", "read", "array<vec4<u32>>"))
     if bias:
         bindings.append(("c_in", "read", elements.array_type(dtype, "e", caps)))
-    bindings.append(("out", "read_write", elements.array_type(out, store, caps)))
+    bindings += [*finishers, ("out", "read_write", elements.array_type(out, store, caps))]
     a_pad, b_pad = _pads(mode, a_class, b_class)
     return render_program(
-        f"conv_{mode}_{tile.bm}x{tile.bn}_{dtype.short}{a_class}{b_class}_{out.short}{store}{'_bias' if bias else ''}",
-        "conv/by_tables.wgsl", fields, bindings, caps, declarations=elements.wideners((dtype,), caps), t=tile,
+        f"conv_{mode}_{tile.bm}x{tile.bn}_{dtype.short}{a_class}{b_class}_{out.short}{store}{tag}",
+        "conv/by_tables.wgsl", fields, bindings, caps,
+        declarations=[*elements.wideners((dtype,), caps), *functions], t=tile, after=after is not None,
         mode=mode, a_class=a_class, b_class=b_class, store=store, bias=bias, scattered=scattered, a_pad=a_pad,
         b_pad=b_pad, most_again=MOST_AGAIN, read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
         read4=lambda x, at: elements.widened(dtype, f"{x}_in[{at}]", caps),
@@ -210,26 +217,30 @@ def _program(
 
 
 def plan_finish(
-    dtype: DType, bias: Matrix | None, count: int, splits: int, places: int, channels: int, caps: Caps
-) -> Step:
+    dtype: DType, bias: Matrix | None, count: int, splits: int, places: int, channels: int, caps: Caps,
+    after: After | None = None,
+) -> Step:  # fmt: skip
     """The sum of `splits` parts of `count` elements each, with a bias for each channel of `places` elements."""
-    program = _finish_program(dtype, bias is not None, count % 4 == 0, caps)
+    kind, read, names = given(after)
+    program = _finish_program(dtype, bias is not None, count % 4 == 0, kind, caps)
     words = [count, splits, places, channels]
     if bias is not None:
         words += [bias.offset, bias.row]
-    bindings = ("part", "c", "out") if bias is not None else ("part", "out")
-    return Step(program, packed(words), spread(-(-count // 256), caps), bindings)
+    bindings = ("part", *(("c",) if bias is not None else ()), *names, "out")
+    return Step(program, packed(words + read), spread(-(-count // 256), caps), bindings)
 
 
 @cache
-def _finish_program(out: DType, bias: bool, vector: bool, caps: Caps) -> Program:
-    fields = ["count", "splits", "places", "channels"] + (["c_o", "c_s"] if bias else [])
+def _finish_program(out: DType, bias: bool, vector: bool, after: Kind | None, caps: Caps) -> Program:
+    more, finishers, functions, tag = texts(after, caps)
+    fields = ["count", "splits", "places", "channels"] + (["c_o", "c_s"] if bias else []) + more
     bindings = [("part", "read", "array<vec4<f32>>" if vector else "array<f32>")]
     if bias:
         bindings.append(("c_in", "read", elements.array_type(out, "e", caps)))
-    bindings.append(("out", "read_write", elements.array_type(out, "v", caps)))
+    bindings += [*finishers, ("out", "read_write", elements.array_type(out, "v", caps))]
     return render_program(
-        f"conv_finish_{out.short}{'_bias' if bias else ''}", "conv/finish.wgsl", fields, bindings, caps, bias=bias,
-        vector=vector, read=lambda at: elements.read(out, "c_in", at, caps),
+        f"conv_finish_{out.short}{'_bias' if bias else ''}{tag}", "conv/finish.wgsl", fields, bindings, caps,
+        declarations=functions, bias=bias, after=after is not None, vector=vector,
+        read=lambda at: elements.read(out, "c_in", at, caps),
         write4=" ".join(elements.write4(out, "out", "g", ["v.x", "v.y", "v.z", "v.w"], caps)),
     )  # fmt: skip

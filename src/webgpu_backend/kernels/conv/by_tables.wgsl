@@ -204,6 +204,9 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.bk * b_pitch }}>;
 {% elif a_class == "r" %}{{ read4("a", "astart + m / 4u + row * p.a_k") }}[m % 4u]
 {% else %}{{ read("a", "astart + m * p.a_r + row * p.a_k") }}{% endif %}
 {% endmacro %}
+{# What is stored of a sum at row m and column n, or of four neighbours. #}
+{% macro done(sum, n, k=0) %}epilogue({{ sum }}, block * p.m + m, {{ n }} % p.places{{ " + %du" % k if k }}, {{ n }} / p.places, 0u){% endmacro %}
+{% macro done4(sum, n) %}vec4<f32>({% for c in xyzw %}{{ done(sum + "." + c, n, loop.index0) }}{{ ", " if not loop.last }}{% endfor %}){% endmacro %}
 {# A place outside the image is a zero, and zero times infinity is NaN: such sums are done again without it. They come
    after the stores, where nothing of the product is kept any more. #}
 {% macro again() %}
@@ -249,13 +252,16 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.bk * b_pitch }}>;
 {% endif %}
 {% if store == "v" %}
         if (n_first < p.n) {
+{% if after %}
+            v = {{ done4("v", "n_first") }};
+{% endif %}
             let o = ostart + {{ "(n_first / p.places) * p.o_i + (n_first % p.places) / 4u" if mode == "image" else "n_first / 4u" }} + m * p.o_m;
             {{ write4("o", ["v.x", "v.y", "v.z", "v.w"]) }}
         }
 {% else %}
         for (var j = 0u; j < 4u && n_first + j < p.n; j++) {
             let n = n_first + j;
-            let e = v[j];
+            let e = {{ done("v[j]", "n") if after else "v[j]" }};
 {% if mode == "image" %}
             let o = ostart + (n / p.places) * p.o_i + {{ "places[n % p.places].z" if scattered else "n % p.places" }} + m * p.o_m;
 {% else %}
@@ -368,7 +374,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
             {
                 let m = mt + {{ (i // 4) * nty * 4 + i % 4 }}u;
                 if (m < p.m) {
-                    let v = c{{ i }}_{{ h }}{% if bias %} + {{ read("c", "p.c_o + (block * p.m + m) * p.c_s") }}{% endif %};
+                    let v = {{ done4("c%d_%d" % (i, h), "n") if after else "c%d_%d" % (i, h) }}{% if bias %} + {{ read("c", "p.c_o + (block * p.m + m) * p.c_s") }}{% endif %};
                     let o = at + m * p.o_m;
                     {{ write4("o", ["v.x", "v.y", "v.z", "v.w"]) }}
                 }
@@ -390,7 +396,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
             {
                 let m = mt + {{ (i // 4) * nty * 4 + i % 4 }}u;
                 if (m < p.m) {
-                    let v = c{{ i }}_{{ h }}.{{ xyzw[j] }}{% if bias %} + {{ read("c", "p.c_o + (block * p.m + m) * p.c_s") }}{% endif %};
+                    let v = {{ done("c%d_%d.%s" % (i, h, xyzw[j]), "n") if after else "c%d_%d.%s" % (i, h, xyzw[j]) }}{% if bias %} + {{ read("c", "p.c_o + (block * p.m + m) * p.c_s") }}{% endif %};
                     let o = at + m * p.o_m;
                     {{ write("o", "v") }}
                 }

@@ -72,7 +72,11 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 {% for r in range(rows) %}
     if (y + {{ r }}u < p.pos_h) {
         let at = to + {{ r }}u * p.pos_w;
+{% if after %}
+        let v = epilogue(v{{ r }}, o, (z * p.pos_h + y + {{ r }}u) * p.pos_w + x, image, 0u);
+{% else %}
         let v = v{{ r }}{% if bias %} + add{% endif %};
+{% endif %}
         {{ write("at", "v") }}
     }
 {% endfor %}

@@ -17,6 +17,7 @@ from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
 from .by_tables import MOST_AGAIN, plan_finish
+from .epilogue import FINISHED, After, Kind, given, texts
 
 MOST = 8  # outputs of a group
 THREADS = 64
@@ -105,8 +106,8 @@ def together(taps: int, count: int) -> int:
     return next((c for c in some if count % c == 0), None) or next((c for c in some if c <= count), CHANNELS[-1])
 
 
-def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps) -> Plan:
-    """The result, contiguous; "a" is what `plan_weight` makes."""
+def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps, after: After | None = None) -> Plan:
+    """The result, contiguous; "a" is what `plan_weight` makes. `after` takes the place of a bias."""
     positions, taps = q.positions(), q.taps
     n = q.batch * numel(positions)
     each = pixels(q, n, caps)
@@ -131,28 +132,32 @@ def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps) -> Plan:
     if own is not None:
         words += [own.offset, own.row]
     out = dtype if splits == 1 else FLOAT32
-    program = _program(q.rows, q.parts, each, dtype, out, own is not None, STAGE, some, UNROLL, THREADS, caps)
-    bindings = ("a", "b", *(("c",) if own is not None else ()), "out" if splits == 1 else "part")
-    step = Step(program, packed([w & _WORD for w in words]), spread(groups * splits, caps), bindings)
+    kind, read, names = given(after if splits == 1 else None)
+    program = _program(q.rows, q.parts, each, dtype, out, own is not None, STAGE, some, UNROLL, THREADS, kind, caps)
+    bindings = ("a", "b", *(("c",) if own is not None else ()), *names, "out" if splits == 1 else "part")
+    step = Step(program, packed([w & _WORD for w in words + read]), spread(groups * splits, caps), bindings)
     if splits == 1:
-        return numbered(Plan((step,), {}))
-    last = plan_finish(dtype, bias, count, splits, numel(q.out), q.groups * q.rows, caps)
-    return numbered(Plan((step, last), {"part": 4 * splits * count}))
+        return numbered(Plan((step,), {}), FINISHED)
+    last = plan_finish(dtype, bias, count, splits, numel(q.out), q.groups * q.rows, caps, after)
+    return numbered(Plan((step, last), {"part": 4 * splits * count}), FINISHED)
 
 
 @cache
 def _program(
     rows: int, parts: int, each: int, dtype: DType, out: DType, bias: bool, stage: int, channels: int, unroll: int,
-    threads: int, caps: Caps,
+    threads: int, after: Kind | None, caps: Caps,
 ) -> Program:  # fmt: skip
-    fields = _FIELDS + (["c_o", "c_s"] if bias else [])
+    more, finishers, functions, tag = texts(after, caps)
+    fields = _FIELDS + (["c_o", "c_s"] if bias else []) + more
     bindings = [("w_in", "read", "array<vec4<f32>>"), ("x_in", "read", elements.array_type(dtype, "e", caps))]
     if bias:
         bindings.append(("c_in", "read", elements.array_type(dtype, "e", caps)))
-    bindings.append(("out", "read_write", elements.array_type(out, elements.element_mode(out, caps, True), caps)))
+    mode = elements.element_mode(out, caps, True)
+    bindings += [*finishers, ("out", "read_write", elements.array_type(out, mode, caps))]
     return render_program(
-        f"conv_few_{rows}x{parts}x{each}_{dtype.short}_{out.short}{'_bias' if bias else ''}", "conv/few_outputs.wgsl",
-        fields, bindings, caps, rows=rows, parts=parts, pixels=each, bias=bias, stage=stage, channels=channels,
+        f"conv_few_{rows}x{parts}x{each}_{dtype.short}_{out.short}{'_bias' if bias else ''}{tag}",
+        "conv/few_outputs.wgsl", fields, bindings, caps, declarations=functions, after=after is not None, rows=rows,
+        parts=parts, pixels=each, bias=bias, stage=stage, channels=channels,
         unroll=unroll, threads=threads, read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
         write=lambda at, value: elements.write(out, "out", at, value, caps),
     )  # fmt: skip

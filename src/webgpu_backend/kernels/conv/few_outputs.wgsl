@@ -64,6 +64,9 @@ var<workgroup> kept: array<vec4<f32>, {{ stage * channels * pitch }}>;
 {% if bias %}
                 sum += {{ read("c", "p.c_o + (group * %du + r) * p.c_s" % rows) }};
 {% endif %}
+{% if after %}
+                sum = epilogue(sum, group * {{ rows }}u + r, (to.x * p.out_h + to.y) * p.out_w + to.z, image, 0u);
+{% endif %}
                 let o = split * p.o_s + image * p.o_n + (group * {{ rows }}u + r) * p.out_d * p.out_h * p.out_w + (to.x * p.out_h + to.y) * p.out_w + to.z;
                 {{ write("o", "sum") }}
             }
@@ -169,7 +172,11 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
 {% for r in range(rows) %}
                 {
                     let o = at + {{ r }}u * plane;
+{% if after %}
+                    let v = epilogue(s{{ j }}_{{ g * rows + r }}, group * {{ rows }}u + {{ r }}u, (oz * p.out_h + oy) * p.out_w + ox, image{{ j }}, 0u);
+{% else %}
                     let v = s{{ j }}_{{ g * rows + r }}{% if bias %} + {{ read("c", "p.c_o + (group * %du + %du) * p.c_s" % (rows, r)) }}{% endif %};
+{% endif %}
                     {{ write("o", "v") }}
                 }
 {% endfor %}

@@ -28,5 +28,13 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     }
 {% endfor %}
 {% endif %}
+{% if after %}
+{% for c in "xyzw" %}
+    {
+        let i = min(g * 4u + {{ loop.index0 }}u, p.count - 1u);
+        v.{{ c }} = epilogue(v.{{ c }}, i / p.places % p.channels, i % p.places, i / p.places / p.channels, 0u);
+    }
+{% endfor %}
+{% endif %}
     {{ write4 }}
 }

@@ -13,6 +13,7 @@ from ..layout import grid
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
+from .epilogue import After, Kind, given, texts
 
 _FIELDS = {
     "image": ("tiles", "tiles_h", "tiles_w", "images", "height", "width", "x_o", "s_n", "s_c", "s_h", "s_w",
@@ -24,16 +25,21 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def plan(kind: str, dtype: DType, total: int, words, caps: Caps, flip: bool = False, bias=()) -> Step:
+def plan(
+    kind: str, dtype: DType, total: int, words, caps: Caps, flip: bool = False, bias=(),
+    after: After | None = None,
+) -> Step:  # fmt: skip
     """image and weight transform, grad is the image's for gradients; out and back transform back; one thread each of
-    `total` tiles. `bias`: offset and stride."""
-    program = _program(kind, dtype, flip, bool(bias), caps)
-    return Step(program, packed([total, *words, *bias]), grid(total, caps, 128))
+    `total` tiles. `bias`: offset and stride; `after` takes its place."""
+    finish, read, _ = given(after)
+    program = _program(kind, dtype, flip, bool(bias), finish, caps)
+    return Step(program, packed([total, *words, *bias, *read]), grid(total, caps, 128))
 
 
 @cache
-def _program(kind: str, dtype: DType, flip: bool, bias: bool, caps: Caps) -> Program:
-    fields = ["total", *_FIELDS["image" if kind == "grad" else kind], *(("c_o", "c_s") if bias else ())]
+def _program(kind: str, dtype: DType, flip: bool, bias: bool, after: Kind | None, caps: Caps) -> Program:
+    more, finishers, functions, tag = texts(after, caps)
+    fields = ["total", *_FIELDS["image" if kind == "grad" else kind], *(("c_o", "c_s") if bias else ()), *more]
     turned = kind in ("out", "back")  # from float32, rather than to it
     read, written = (FLOAT32, dtype) if turned else (dtype, FLOAT32)
     bindings = [("x_in", "read", elements.array_type(read, "e", caps))]
@@ -42,10 +48,10 @@ def _program(kind: str, dtype: DType, flip: bool, bias: bool, caps: Caps) -> Pro
     if bias:
         bindings.append(("c_in", "read", elements.array_type(dtype, "e", caps)))
     mode = elements.element_mode(written, caps, True)
-    bindings.append(("out", "read_write", elements.array_type(written, mode, caps)))
+    bindings += [*finishers, ("out", "read_write", elements.array_type(written, mode, caps))]
     return render_program(
-        f"winograd_{kind}_{dtype.short}{'_flip' if flip else ''}{'_bias' if bias else ''}", "conv/winograd.wgsl",
-        fields, bindings, caps, kind=kind, flip=flip, bias=bias,
+        f"winograd_{kind}_{dtype.short}{'_flip' if flip else ''}{'_bias' if bias else ''}{tag}", "conv/winograd.wgsl",
+        fields, bindings, caps, declarations=functions, after=after is not None, kind=kind, flip=flip, bias=bias,
         read=lambda var, at: elements.read(dtype, var, at, caps),
         write=lambda at, value: elements.write(written, "out", at, value, caps),
     )  # fmt: skip

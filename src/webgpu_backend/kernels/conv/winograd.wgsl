@@ -141,6 +141,9 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 {% if bias %}
         v += add;
 {% endif %}
+{% if after %}
+        v = epilogue(v, channel, (y + {{ i }}u) * p.width + x + {{ j }}u, image, 0u);
+{% endif %}
         {{ write("e", "v") }}
     }
 {% endfor %}

@@ -15,15 +15,16 @@ def served(g, dtype: torch.dtype, moved: bool) -> bool:
     return g.some and g.small and few and tables.floats(dtype)
 
 
-def convolve(g, image, weight, bias, shape, moved: bool) -> torch.Tensor:
-    """`image` through the windows of `weight`; `moved`: transposed."""
+def convolve(g, image, weight, bias, shape, moved: bool, ending) -> torch.Tensor:
+    """`image` through the windows of `weight`; `moved`: transposed. An ending takes the place of a bias."""
     q = _few(g, image, moved)
     words, made = few_outputs.plan_weight(q, matrix(weight, 0, 0), caps())
     laid = T.empty((words,), torch.float32)
     launch(made, weight, None, None, laid)
     out = T.empty(shape, image.dtype)
     bound = None if bias is None else matrix(bias, bias.stride(0), 0)
-    launch(few_outputs.plan(q, bound, T.dtype_of(image), caps()), laid, image, bias, out)
+    after, read = (None, (None, None)) if ending is None else (ending.after(shape, shape[1]), ending.tensors)
+    launch(few_outputs.plan(q, bound, T.dtype_of(image), caps(), after), laid, image, bias, out, *read)
     return out
 
 

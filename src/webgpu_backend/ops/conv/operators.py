@@ -1,5 +1,6 @@
 """Convolutions of one to three dimensions and their gradients, as matrix products that read the image in place."""
 
+from dataclasses import replace
 from itertools import product
 
 import torch
@@ -9,13 +10,16 @@ from ...dtypes import Unsupported
 from ...kernels.conv import depthwise
 from ...kernels.conv.by_tables import Convolution, plan
 from ...kernels.layout import numel
+from ...kernels.matmul import matmul
 from ...kernels.matmul.product import Gather, Matrix, Product
 from ...plan import caps, launch
+from ...runtime.errors import BindingTooLarge
 from ..matmul.operators import one_of
 from ..matmul.product import matrix, multiply, output, supported
 from ..shape.copy import fill, image_format, laid
 from ..table import autocast, custom
 from . import few_outputs, tables, winograd
+from .ending import Ending
 
 aten = torch.ops.aten
 
@@ -97,18 +101,40 @@ def _bias(bias) -> Matrix | None:
     return None if bias is None else matrix(bias, bias.stride(0), 0)
 
 
-def forward(x, weight, bias, y_shape, stride, padding, dilation, groups):
-    """y = x * weight; weight is [y channels, x channels / groups, window]."""
+def way_of(g: Geometry, dtype: torch.dtype, moved: bool) -> str:
+    """By which kernels a convolution goes; `moved`: back from y to x."""
+    if not moved:
+        if winograd.served(g, dtype):
+            return "winograd"
+        if g.gathered(dtype, g.y_channels, g.y_count):
+            return "tables"
+        if g.single(dtype):
+            return "depthwise"
+        return "few" if few_outputs.served(g, dtype, False) else "product"
+    if g.single(dtype):
+        return "depthwise"
+    if winograd.served(g, dtype):
+        return "winograd"
+    if few_outputs.served(g, dtype, True):
+        return "few"
+    if g.some and max(g.stride) > 1 and max(g.dilation) == 1:
+        return "phases"
+    return "tables" if g.gathered(dtype, g.x_channels, g.x_count) else "product"
+
+
+def forward(x, weight, bias, y_shape, stride, padding, dilation, groups, ending: Ending | None = None):
+    """y = x * weight; weight is [y channels, x channels / groups, window]. An ending takes the place of a bias."""
     small = tables.bindable(numel(y_shape), x, weight)
     g = Geometry(x.shape, y_shape, weight.shape, stride, padding, dilation, groups, small)
-    if winograd.served(g, x.dtype):
-        return winograd.forward(x, weight, bias, y_shape, padding)
-    if g.gathered(x.dtype, g.y_channels, g.y_count):
-        return _forward_by_tables(g, x, weight, bias, y_shape)
-    if g.single(x.dtype):
-        return _depthwise("g", g.alone(False, x), x, weight, bias, y_shape)
-    if few_outputs.served(g, x.dtype, False):
-        return few_outputs.convolve(g, x, weight, bias, y_shape, False)
+    way = way_of(g, x.dtype, False)
+    if way == "winograd":
+        return winograd.forward(x, weight, bias, y_shape, padding, ending)
+    if way == "tables":
+        return _forward_by_tables(g, x, weight, bias, y_shape, ending)
+    if way == "depthwise":
+        return _depthwise("g", g.alone(False, x), x, weight, bias, y_shape, ending)
+    if way == "few":
+        return few_outputs.convolve(g, x, weight, bias, y_shape, False, ending)
     rows, k = g.y_channels, g.x_channels * g.taps
     a = matrix(weight, k, 1, 0, rows * k)
     out = Matrix(T.dtype_of(x), 0, g.y_count, 1, y_shape[1] * g.y_count, rows * g.y_count)
@@ -121,46 +147,65 @@ def forward(x, weight, bias, y_shape, stride, padding, dilation, groups):
     else:
         gather = g.gather("g", x, g.y_sizes)
     found = Product(rows, g.y_count, k, a, b, out, c, g.batch, groups, gather=gather)
-    return multiply(y_shape, x.dtype, found, weight, x, bias)
+    return _multiply(y_shape, x.dtype, found, weight, x, bias, ending)
 
 
-def _depthwise(kind: str, q: depthwise.Depthwise, image, weight, bias, shape):
-    out = T.empty(shape, image.dtype)
-    plan = depthwise.plan(q, kind, matrix(weight, 0, 0), _bias(bias), T.dtype_of(image), caps())
-    launch(plan, weight, image, bias, out)
+def _multiply(shape, dtype: torch.dtype, product: Product, a, b, bias, ending: Ending | None):
+    if ending is None:
+        return multiply(shape, dtype, product, a, b, bias)
+    out, after = T.empty(shape, dtype), ending.after(shape, product.m)
+    product = replace(product, act=after.act, d=after.d, e=after.e)
+    launch(matmul.plan(product, caps()), a, b, None, *[t for t in ending.tensors if t is not None], out)
     return out
 
 
-def _forward_by_tables(g: Geometry, x, weight, bias, y_shape):
+def _after(ending: Ending | None, shape):
+    """How kernels that count the channels of all groups read an ending, and what they bind for it."""
+    return (None, (None, None)) if ending is None else (ending.after(shape, shape[1]), ending.tensors)
+
+
+def _depthwise(kind: str, q: depthwise.Depthwise, image, weight, bias, shape, ending):
+    out = T.empty(shape, image.dtype)
+    after, read = _after(ending, shape)
+    plan = depthwise.plan(q, kind, matrix(weight, 0, 0), _bias(bias), T.dtype_of(image), caps(), after)
+    launch(plan, weight, image, bias, out, *read)
+    return out
+
+
+def _forward_by_tables(g: Geometry, x, weight, bias, y_shape, ending):
     rows, k = g.y_channels, g.x_channels * g.taps
     channel = x.stride(1)
+    after, read = _after(ending, y_shape)
     product = Convolution(
         "image", rows, g.batch * g.y_count, k, g.y_count, g.groups, matrix(weight, k, 1, rows * k),
         matrix(x, channel, 0, g.x_channels * channel, x.stride(0)),
         Matrix(T.dtype_of(x), 0, g.y_count, 1, rows * g.y_count, y_shape[1] * g.y_count), _bias(bias),
-        plain=g.pointwise and x.is_contiguous(), single=g.inside,
+        plain=g.pointwise and x.is_contiguous(), single=g.inside, after=after,
     )  # fmt: skip
     out = T.empty(y_shape, x.dtype)
     geometry = g.tables(False, x, g.x_channels, g.y_sizes)
-    tables.convolve(plan(product, caps()), weight, x, bias, out, geometry)
+    tables.convolve(plan(product, caps()), weight, x, bias, out, geometry, read)
     return out
 
 
-def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups):
-    """dx of `forward`, which is also the transposed convolution of dy."""
+def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups, ending: Ending | None = None):
+    """dx of `forward`, which is also the transposed convolution of dy. One by phases takes no ending."""
     small = tables.bindable(numel(x_shape), dy, weight)
     g = Geometry(x_shape, dy.shape, weight.shape, stride, padding, dilation, groups, small)
-    if g.single(dy.dtype):
-        return _depthwise("u" if g.stride == (1, 1, 1) else "t", g.alone(True, dy), dy, weight, bias, x_shape)
-    if winograd.served(g, dy.dtype):
-        return winograd.backward_image(dy, weight, bias, x_shape, padding)
-    if few_outputs.served(g, dy.dtype, True):
-        return few_outputs.convolve(g, dy, weight, bias, x_shape, True)
-    if g.some and max(stride) > 1 and max(dilation) == 1:
+    way = way_of(g, dy.dtype, True)
+    if way == "depthwise":
+        return _depthwise("u" if g.stride == (1, 1, 1) else "t", g.alone(True, dy), dy, weight, bias, x_shape, ending)
+    if way == "winograd":
+        return winograd.backward_image(dy, weight, bias, x_shape, padding, ending)
+    if way == "few":
+        return few_outputs.convolve(g, dy, weight, bias, x_shape, True, ending)
+    if way == "phases":
+        if ending is not None:  # where storages are larger than what is seen of them
+            raise BindingTooLarge("a transposed convolution by phases, which takes nothing in")
         return _by_phases(dy, weight, bias, x_shape, stride, padding, groups, g)
-    if g.gathered(dy.dtype, g.x_channels, g.x_count):
+    if way == "tables":
         out = T.empty(x_shape, dy.dtype)
-        _image_by_tables(g, dy, g.turned(weight), bias, out)
+        _image_by_tables(g, dy, g.turned(weight), bias, out, ending=ending)
         return out
     rows, k = g.x_channels, g.y_channels * g.taps
     if g.taps > 1:
@@ -178,10 +223,10 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups)
     else:
         gather = g.gather("u" if g.stride == (1, 1, 1) else "t", dy, g.x_sizes)
     found = Product(rows, g.x_count, k, a, b, out, c, g.batch, groups, gather=gather)
-    return multiply(x_shape, dy.dtype, found, weight, dy, bias)
+    return _multiply(x_shape, dy.dtype, found, weight, dy, bias, ending)
 
 
-def _image_by_tables(g: Geometry, dy, turned, bias, out, phase=None) -> None:
+def _image_by_tables(g: Geometry, dy, turned, bias, out, phase=None, ending=None) -> None:
     """`phase`: which of the output's places and of the window's taps this is."""
     rows, k = g.x_channels, g.y_channels * g.taps
     plane, taps = (g.x_count, g.taps) if phase is None else (numel(phase.sizes), numel(phase.window))
@@ -190,14 +235,15 @@ def _image_by_tables(g: Geometry, dy, turned, bias, out, phase=None) -> None:
     if phase is not None and plain:  # one of the taps for each y channel
         a = a._replace(offset=a.offset + rows * int(phase.tap((1, 1, 1))), col=rows * taps)
     channel = dy.stride(1)
+    after, read = _after(ending, out.shape)
     product = Convolution(
         "image", rows, g.batch * g.x_count, k, g.x_count, g.groups, a,
         matrix(dy, channel, 0, g.y_channels * channel, dy.stride(0)),
         Matrix(T.dtype_of(dy), 0, plane, 1, rows * plane, out.shape[1] * plane), _bias(bias), plain,
-        scattered=phase is not None,
+        scattered=phase is not None, after=after,
     )  # fmt: skip
     geometry = g.tables(True, dy, g.y_channels, g.x_sizes, phase)
-    tables.convolve(plan(product, caps()), turned, dy, bias, out, geometry)
+    tables.convolve(plan(product, caps()), turned, dy, bias, out, geometry, read)
 
 
 def _by_phases(dy, weight, bias, x_shape, stride, padding, groups, whole: Geometry):
@@ -305,18 +351,29 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 
 @custom("convolution_overrideable")
 def convolve(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    return convolved(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
+def convolved(
+    input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ending: Ending | None = None
+):
+    """An ending is for what `finished.serves`, and takes the place of a bias."""
     _ready(input, weight, bias)
-    stride, padding, dilation = tuple(stride), tuple(padding), tuple(dilation)
+    shape = output_shape(input, weight, stride, padding, dilation, transposed, output_padding, groups)
     format = image_format(input, weight)
     input, weight = _near(input), weight.contiguous()
+    ending = ending and ending.placed(shape)
+    how = (tuple(stride), tuple(padding), tuple(dilation), groups, ending)
+    return laid((backward_image if transposed else forward)(input, weight, bias, shape, *how), format)
+
+
+def output_shape(input, weight, stride, padding, dilation, transposed, output_padding, groups) -> tuple:
     sizes = zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding)
     if transposed:
         spatial = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in sizes]
-        shape = (input.shape[0], weight.shape[1] * groups, *spatial)
-        return laid(backward_image(input, weight, bias, shape, stride, padding, dilation, groups), format)
+        return (input.shape[0], weight.shape[1] * groups, *spatial)
     spatial = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d, _ in sizes]
-    shape = (input.shape[0], weight.shape[0], *spatial)
-    return laid(forward(input, weight, bias, shape, stride, padding, dilation, groups), format)
+    return (input.shape[0], weight.shape[0], *spatial)
 
 
 @custom("convolution_backward")

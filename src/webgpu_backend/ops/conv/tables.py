@@ -36,10 +36,11 @@ def served(dtype: torch.dtype, rows: int | None, window, places: int) -> bool:
     return floats(dtype) and enough and sum(k for k in window if k > 1) <= BITS and 0 < places <= _MOST_PLACES
 
 
-def convolve(plan: Plan, a, b, bias, out, geometry: tuple) -> None:
-    """Runs a plan over the operands, the output and the tables for a geometry: what `tables` takes."""
+def convolve(plan: Plan, a, b, bias, out, geometry: tuple, read: tuple = (None, None)) -> None:
+    """Runs a plan over the operands, the output, what is `read` at the end and the tables for a geometry: what `tables`
+    takes."""
     reads = {place for step in plan.steps for place in step.bindings}
-    launch(plan, a, b, bias, out, *(_kept(geometry) if reads & {4, 5} else (None, None)))
+    launch(plan, a, b, bias, out, *read, *(_kept(geometry) if reads & {6, 7} else (None, None)))
 
 
 def _kept(geometry: tuple) -> tuple[torch.Tensor, torch.Tensor]:

@@ -67,7 +67,7 @@ def _product(mode: str, m: int, n: int, k: int, a, b):
     return multiply((16, m, n), torch.float32, product, a, b)
 
 
-def _image(x, weight, s_m: int, s_k: int, flip: bool, bias, shape, padding):
+def _image(x, weight, s_m: int, s_k: int, flip: bool, bias, shape, padding, ending):
     """Tiles of x times transformed weights, back to an image of `shape`; rows of weights are s_m apart, columns s_k."""
     tiles = Tiles(shape[0], (1, *shape[2:]))
     rows, k = shape[1], x.shape[1]
@@ -77,18 +77,20 @@ def _image(x, weight, s_m: int, s_k: int, flip: bool, bias, shape, padding):
     source = (k, *x.shape[2:], x.storage_offset(), *x.stride(), *padding, weight.storage_offset(), s_m, s_k)
     words = (*tiles.words, *shape[2:], rows, *source)
     extra = () if bias is None else (bias.storage_offset(), bias.stride(0))
-    back = plan("out", T.dtype_of(x), rows * tiles.count, words, caps(), flip, extra)
-    launch(back, found, x, weight, *(() if bias is None else (bias,)), out)
+    after = ending and ending.after(shape, rows)
+    back = plan("out", T.dtype_of(x), rows * tiles.count, words, caps(), flip, extra, after)
+    read = [t for t in ((bias,) if ending is None else ending.tensors) if t is not None]
+    launch(back, found, x, weight, *read, out)
     return out
 
 
-def forward(x, weight, bias, shape, padding):
+def forward(x, weight, bias, shape, padding, ending):
     """`weight` is contiguous."""
-    return _image(x, weight, 9 * weight.shape[1], 9, False, bias, shape, padding)
+    return _image(x, weight, 9 * weight.shape[1], 9, False, bias, shape, padding, ending)
 
 
-def backward_image(dy, weight, bias, shape, padding):
-    return _image(dy, weight, 9, 9 * weight.shape[1], True, bias, shape, tuple(2 - p for p in padding))
+def backward_image(dy, weight, bias, shape, padding, ending):
+    return _image(dy, weight, 9, 9 * weight.shape[1], True, bias, shape, tuple(2 - p for p in padding), ending)
 
 
 def backward_weight(x, dy, shape, padding):

@@ -22,6 +22,7 @@ def settings() -> dict:
     wrong = {name: False for name in ("loop_index_inversion_in_fusion",) if hasattr(config, name)}
     return wrong | {
         "fallback_random": True,  # random numbers by eager's seed rules
+        "layout_optimization": False,  # images in channels_last, which our kernels for convolutions copy
         "reorder_for_locality": False,  # which moves draws before others, on torch 2.11
         "emulate_precision_casts": True,  # values in between are rounded as stored ones
         "online_softmax": False,

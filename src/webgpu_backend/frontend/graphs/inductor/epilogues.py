@@ -7,7 +7,8 @@ import torch
 from torch.fx import Graph, Node
 
 from .... import tensor as T
-from ....ops.matmul import finished  # noqa: F401  defines the operator
+from ....ops.conv import finished as _finished  # noqa: F401  defines an operator
+from ....ops.matmul import finished  # noqa: F401  and this one
 from ....plan import caps
 from .nodes import call
 from .products import CAST, FLOATS, STEPS, Text
@@ -17,7 +18,9 @@ _VIEWS = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
 _LAID = {aten.permute.default, aten.slice.Tensor, aten.select.int, aten.unsqueeze.default, aten.squeeze.dim}
 _PLAIN = {aten.mm.default, aten.bmm.default}
 _ADDING = {aten.addmm.default, aten.baddbmm.default}
-_PRODUCTS = {*_PLAIN, *_ADDING, ours.finished_product.default}
+_PRODUCTS = {
+    *_PLAIN, *_ADDING, ours.finished_product.default, aten.convolution.default, ours.finished_convolution.default,
+}  # fmt: skip
 _OVERLOAD = type(aten.mm.default)
 _MOST = 24  # steps that a product takes in
 
@@ -25,7 +28,7 @@ _MOST = 24  # steps that a product takes in
 def finish_products(graph: Graph) -> None:
     order = {node: i for i, node in enumerate(graph.nodes)}
     for node in [n for n in graph.nodes if n.target in (*_PLAIN, *_ADDING)]:
-        found = _Region(node, order).best if _serves(node) else None
+        found = Region(node, order).best if _serves(node) else None
         if found is None:
             continue
         c, a, b = (None, *node.args) if node.target in _PLAIN else node.args
@@ -52,7 +55,7 @@ def _serves(node: Node) -> bool:
     return all([v.numel() * v.element_size() <= caps().max_binding for v in values]) and values[-1].shape[-2] > 1
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """The last of the steps that a product takes in, all of them as text, and what else they read."""
 
     root: Node
@@ -60,7 +63,7 @@ class _Found(NamedTuple):
     other: Node | None
 
 
-class _Region:
+class Region:
     """Steps after a product that see nothing but it and one value of its shape or of its columns."""
 
     def __init__(self, product: Node, order: dict):
@@ -70,10 +73,13 @@ class _Region:
         self.text = Text()
         self.inside = [product]
         self.other: Node | None = None
-        self.best: _Found | None = None
-        self.text.rounded(product, "r")
+        self.best: Found | None = None
+        self.start(product)
         while len(self.inside) < _MOST and self._next():
             pass
+
+    def start(self, product: Node) -> None:
+        self.text.rounded(product, "r")
 
     def _next(self) -> bool:
         """Takes one more step in, if that can be."""
@@ -90,7 +96,7 @@ class _Region:
         works = any([n.target in STEPS for n in self.inside])
         if works and seen == [step] and step.meta["val"].dtype == self.dtype and step.target not in _VIEWS:
             after = self.text.source(step).replace("\n", "; ")  # generated code has it in comments
-            self.best = _Found(step, after, self.other)
+            self.best = Found(step, after, self.other)
         return True
 
     def _shaped(self, node: Node) -> bool:
@@ -107,21 +113,25 @@ class _Region:
 
     def _leaf(self, node: Node) -> str | None:
         value = node.meta.get("val")
-        if self.other is not None or not isinstance(value, torch.Tensor) or value.dtype not in FLOATS:
+        if not isinstance(value, torch.Tensor) or value.dtype not in FLOATS:
             return None
         shape = self.inside[-1].meta["val"].shape
         if tuple(value.shape[-1:]) != (self.columns,) or value.numel() * value.element_size() > caps().max_binding:
             return None
         if value.shape != shape and value.numel() != self.columns:
             return None
-        if not _there(node):
+        return self.meets(node)
+
+    def meets(self, node: Node) -> str | None:
+        """As the one value that is read beside what is computed, if it can be that."""
+        if self.other is not None or not there(node):
             return None
         self.other = node
         self.text.names[node] = "d"
         return "d"
 
 
-def _there(node: Node) -> bool:
+def there(node: Node) -> bool:
     """Whether a value lies in memory anyway: to compute it for the product alone would not pay."""
     base = node
     while base.target in (*_VIEWS, *_LAID):

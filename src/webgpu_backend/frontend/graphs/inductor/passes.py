@@ -13,6 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 import webgpu_backend
 
 from ....plan import caps
+from .convolutions import finish_convolutions
 from .epilogues import finish_products
 from .nodes import call, realized
 from .products import join_products
@@ -20,7 +21,9 @@ from .random import draw_inside
 from .rows import single_rows
 from .scans import leave_long_ones
 
-_PARTS = ("frontend/graphs", "kernels/compiled", "kernels/text", "kernels/lib", "ops/pointwise", "ops/matmul")
+_PARTS = (
+    "frontend/graphs", "kernels/compiled", "kernels/text", "kernels/lib", "ops/conv", "ops/matmul", "ops/pointwise",
+)  # fmt: skip
 
 
 @cache
@@ -149,6 +152,7 @@ def before_lowering(graph: torch.fx.Graph) -> None:
     if caps().kind == "gpu":
         single_rows(graph)
         join_products(graph)
+    finish_convolutions(graph)
     finish_products(graph)
 
 

@@ -21,7 +21,11 @@ STEPS = {
     aten.add.Tensor: "add", aten.sub.Tensor: "sub", aten.mul.Tensor: "mul", aten.div.Tensor: "truediv",
     aten.neg.default: "neg", aten.exp.default: "exp", aten.sigmoid.default: "sigmoid", aten.tanh.default: "tanh",
     aten.relu.default: "relu", aten.erf.default: "erf", aten.abs.default: "abs", aten.reciprocal.default: "reciprocal",
-    aten.pow.Tensor_Scalar: "pow", aten.square.default: "square",
+    aten.pow.Tensor_Scalar: "pow", aten.square.default: "square", aten.sqrt.default: "sqrt",
+    aten.rsqrt.default: "rsqrt", aten.expm1.default: "expm1", aten.log1p.default: "log1p",
+    aten.clamp_min.default: "maximum", aten.clamp_max.default: "minimum", aten.maximum.default: "maximum",
+    aten.minimum.default: "minimum", aten.gt.Scalar: "gt", aten.lt.Scalar: "lt", aten.ge.Scalar: "ge",
+    aten.le.Scalar: "le", aten.where.self: "where",
 }  # fmt: skip
 
 
@@ -169,11 +173,11 @@ class Text:
     def rounded(self, node: Node, source: str) -> None:
         name = f"t{len(self.names)}"
         self.names[node] = name
-        self.lines.append(f"{name} = {FLOATS[node.meta['val'].dtype].format(source)}")
+        self.lines.append(f"{name} = {FLOATS.get(node.meta['val'].dtype, '{}').format(source)}")
 
     def step(self, node: Node, leaf) -> bool:
         """Adds a step; `leaf` names a value that comes from elsewhere, or says None."""
-        if node.kwargs or node.meta["val"].dtype not in FLOATS:
+        if node.kwargs or node.meta["val"].dtype not in (*FLOATS, torch.bool):
             return False
         given = node.args[:1] if node.target is CAST else node.args
         names = [self._named(a, leaf) for a in given]  # statements that they take come before

@@ -1,0 +1,50 @@
+"""Convolutions with the elementwise steps that follow, in one kernel. Compiled graphs are rewritten to this."""
+
+import torch
+
+from ...kernels.layout import numel
+from ...plan import caps, planned
+from ...runtime.errors import BindingTooLarge
+from ..shape.copy import image_format
+from .ending import Ending
+from .operators import Geometry, convolved, output_shape, way_of
+
+_library = torch.library.Library("webgpu_backend", "FRAGMENT")
+_library.define(
+    "finished_convolution(Tensor input, Tensor weight, Tensor? table, Tensor? other, int[] stride, int[] padding, "
+    "int[] dilation, bool transposed, int[] output_padding, int groups, str after) -> Tensor"
+)
+
+
+@planned
+def _convolution(input, weight, table, other, how: tuple, after: str):
+    table = None if table is None else table.contiguous()
+    return convolved(input, weight, None, *how, Ending(after, table, other))
+
+
+@torch.library.impl(_library, "finished_convolution", "PrivateUse1")
+def _finished(input, weight, table, other, stride, padding, dilation, transposed, output_padding, groups, after):
+    """The elements that `after` makes of sums: see `Ending`."""
+    how = (tuple(stride), tuple(padding), tuple(dilation), transposed, tuple(output_padding), groups)
+    try:
+        return _convolution(input, weight, table, other, how, after)
+    except BindingTooLarge:  # parts of storages that are larger than a binding, while they are not
+        given = [None if x is None else x.clone() for x in (input, weight, table, other)]
+        return _convolution(*given, how, after)
+
+
+@torch.library.register_fake("webgpu_backend::finished_convolution", lib=_library)
+def _shape(input, weight, table, other, *how):
+    made, format = input.new_empty(output_shape(input, weight, *how[:-1])), image_format(input, weight)
+    return made.contiguous(memory_format=format)
+
+
+def serves(input, weight, stride, padding, dilation, transposed, output_padding, groups) -> bool:
+    """Whether the kernels that a convolution of tensors like these gets can do more to their sums. Transposed ones with
+    a stride are several products, of which some positions may have none."""
+    shape = output_shape(input, weight, stride, padding, dilation, transposed, output_padding, groups)
+    limit = caps().max_binding
+    bytes_ = [n * input.element_size() for n in (numel(shape), input.numel(), weight.numel())]
+    wide, narrow = (shape, input.shape) if transposed else (input.shape, shape)
+    g = Geometry(wide, narrow, weight.shape, stride, padding, dilation, groups, 4 * numel(shape) <= limit)
+    return g.some and max(bytes_) <= limit and way_of(g, input.dtype, transposed) != "phases"

@@ -1,0 +1,259 @@
+"""Compiled convolutions take in what follows them: every way of computing one against the CPU, and their dispatches."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.device._adapter import kernels_of
+from webgpu_backend.ops.conv import winograd
+from webgpu_backend.ops.conv.finished import serves
+
+D = "webgpu"
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+ROUGH = {torch.float32: 1e-4, torch.float16: 0.02, torch.bfloat16: 0.15}
+ROUNDED = {torch.float32: "float({})", torch.float16: "half(float({}))", torch.bfloat16: "brain(float({}))"}
+compiled = pytest.mark.usefixtures("compiled_by_inductor")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+# -- the operator, by each of the kernels
+
+# image, weight, stride, padding, dilation, transposed, groups; and by which kernels a GPU computes it
+WAYS = {
+    "winograd": ((1, 8, 9, 12), (8, 8, 3, 3), 1, 1, 1, False, 1),
+    "winograd_back": ((1, 8, 9, 11), (8, 8, 3, 3), 1, 1, 1, True, 1),
+    "tables": ((2, 5, 9, 11), (12, 5, 3, 3), 2, 1, 1, False, 1),
+    "tables_in_fours": ((2, 8, 8, 8), (16, 8, 1, 1), 1, 0, 1, False, 1),
+    "tables_of_groups": ((2, 6, 6, 7), (24, 3, 3, 2), 1, 0, 2, False, 2),
+    "tables_in_parts": ((1, 300, 4, 4), (9, 300, 3, 3), 1, 1, 1, False, 1),
+    "tables_in_odd_parts": ((1, 300, 3, 3), (9, 300, 3, 3), 1, 1, 1, False, 1),
+    "tables_back": ((2, 5, 6, 7), (5, 12, 2, 3), 1, 1, 1, True, 1),
+    "depthwise": ((2, 3, 9, 10), (6, 1, 3, 3), 1, 1, 1, False, 3),
+    "depthwise_back": ((2, 6, 5, 6), (6, 1, 3, 3), 2, 1, 1, True, 6),
+    "few": ((2, 20, 9, 10), (3, 20, 3, 3), 1, 1, 1, False, 1),
+    "few_in_parts": ((1, 256, 3, 3), (3, 256, 3, 3), 1, 1, 1, False, 1),
+    "few_back": ((2, 20, 5, 6), (20, 3, 4, 4), 2, 1, 1, True, 1),
+    "line": ((2, 4, 13), (10, 4, 3), 1, 2, 2, False, 1),
+    "volume": ((1, 3, 4, 5, 6), (10, 3, 2, 3, 2), 1, 1, 1, False, 1),
+}  # fmt: skip
+OTHERS = {
+    "whole": lambda shape: torch.randn(shape),
+    "last": lambda shape: torch.randn(shape).movedim(1, -1).contiguous().movedim(-1, 1),
+    "part": lambda shape: torch.randn(*shape[:-1], shape[-1] + 3)[..., 2:-1],
+    "image": lambda shape: torch.randn(shape[0], 1, *shape[2:]),
+    "channel": lambda shape: torch.randn(*shape[:2], *[1] * (len(shape) - 2)),
+    "column": lambda shape: torch.randn(shape[1], *shape[2:-1], 1),
+}
+
+
+@pytest.fixture
+def small_winograd(monkeypatch):
+    for name in ("CHANNELS", "FEWEST", "TILES"):
+        monkeypatch.setattr(winograd, name, 8 if name == "CHANNELS" else 0)
+
+
+def finished(x, w, bias, factor, other, how):
+    """On the device: relu((conv + bias) * factor) + other, the first of them rounded."""
+    rounded = ROUNDED[x.dtype].format
+    after = f"t0 = {rounded('r + e0')}; t1 = {rounded('t0 * e1')}; t2 = where(t1 < 0, 0, t1); t2 + d"
+    table = torch.stack([bias, factor], 1).to(D)
+    return torch.ops.webgpu_backend.finished_convolution(x.to(D), w.to(D), table, other.to(D), *how, after)
+
+
+def reference(x, w, bias, factor, other, how):
+    stride, padding, dilation, transposed, output_padding, groups = how
+    y = torch.convolution(x.double(), w.double(), None, stride, padding, dilation, transposed, output_padding, groups)
+    shape = (-1, *[1] * (x.dim() - 2))
+    y = (y + bias.view(shape)).to(x.dtype)
+    return (torch.relu((y.double() * factor.view(shape)).to(x.dtype)).double() + other).to(x.dtype)
+
+
+def arguments(name, dtype):
+    image, window, stride, padding, dilation, transposed, groups = WAYS[name]
+    dims = len(image) - 2
+    how = ([stride] * dims, [padding] * dims, [dilation] * dims, transposed, [0] * dims, groups)
+    x, w = torch.randn(image).to(dtype), (torch.randn(window) * (window[1] * window[2]) ** -0.5).to(dtype)
+    shape = torch.convolution(x.float(), w.float(), None, *how).shape
+    return x, w, torch.randn(shape[1]).to(dtype), torch.randn(shape[1]).to(dtype), shape, how
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", WAYS)
+def test_ways(adapter_class, small_winograd, name, dtype):
+    torch.manual_seed(0)
+    x, w, bias, factor, shape, how = arguments(name, dtype)
+    if not serves(x, w, *how):  # transposed ones with a stride, where there is a product for each phase
+        assert adapter_class == "own" and name in ("depthwise_back", "few_back")
+        return
+    for other in OTHERS if dtype is torch.float32 else ("whole", "last"):
+        given = (x, w, bias, factor, OTHERS[other](shape).to(dtype), how)
+        found, expected = finished(*given).cpu(), reference(*given)
+        assert found.dtype == dtype and found.shape == shape
+        torch.testing.assert_close(found, expected, rtol=ROUGH[dtype], atol=ROUGH[dtype], msg=lambda m: f"{other}: {m}")
+
+
+@pytest.mark.parametrize("name", ["winograd", "tables", "tables_in_parts", "depthwise", "few"])
+def test_special_values(adapter_class, small_winograd, name):
+    """Infinities stay where they are, and NaN goes through what follows."""
+    torch.manual_seed(0)
+    x, w, bias, factor, shape, how = arguments(name, torch.float32)
+    x[0, 0, 0, 0], x[0, 1, 2, 2] = float("inf"), float("nan")
+    factor[1], bias[2] = float("-inf"), float("nan")
+    other = torch.randn(shape)
+    other[0, 0, 0, 1] = float("inf")
+    given = (x, w, bias, factor, other, how)
+    torch.testing.assert_close(finished(*given).cpu(), reference(*given), rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def test_images_that_lie_in_channels(adapter_class):
+    x, w, bias, factor, shape, how = arguments("tables", torch.float32)
+    x = x.contiguous(memory_format=torch.channels_last)
+    given = (x, w, bias, factor, torch.randn(shape), how)
+    found = finished(*given)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(found.cpu(), reference(*given), rtol=1e-4, atol=1e-4)
+
+
+def test_parts_of_large_storages(adapter_of):
+    """A part that fits a binding, of a storage that does not."""
+    adapter_of(max_binding=1 << 14)
+    x, w, bias, factor, shape, how = arguments("tables", torch.float32)
+    given = (x, w, bias, factor, torch.randn(shape), how)
+    storage = torch.randn(1 << 13)
+    storage[100 : 100 + x.numel()] = x.flatten()
+    moved = storage.to(D)[100 : 100 + x.numel()].view(x.shape)
+    found = finished(moved, *given[1:])
+    torch.testing.assert_close(found.cpu(), reference(*given), rtol=1e-4, atol=1e-4)
+
+
+# -- in graphs
+
+
+def check(f, *args, kernels=None, rough=1e-4, dynamic=None):
+    """The compiled function, twice, against the plain one on the CPU, and its dispatches."""
+    made = torch.compile(f, dynamic=dynamic)
+    moved = [a.to(D) for a in args]
+    with torch.no_grad():
+        expected = f(*args)
+        for _ in range(2):
+            for a, b in zip(made(*moved), expected, strict=True):
+                assert a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+                torch.testing.assert_close(a.cpu(), b, rtol=rough, atol=rough, equal_nan=True)
+        names = kernels_of(lambda: made(*moved))
+    assert kernels is None or len(names) == kernels, names
+
+
+ACTS = {
+    "gelu": F.gelu, "tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "relu": F.relu,
+    "relu6": F.relu6, "hardswish": F.hardswish, "leaky": F.leaky_relu, "elu": F.elu, "mish": F.mish,
+    "scaled": lambda x: x * 0.125 - 1,
+}  # fmt: skip
+
+
+@compiled
+@pytest.mark.parametrize("act", ACTS)
+def test_activations(act):
+    x, w, b = torch.randn(2, 5, 7, 9), torch.randn(12, 5, 3, 3) * 0.2, torch.randn(12)
+    check(lambda x, w, b: [ACTS[act](F.conv2d(x, w, b, padding=1))], x, w, b, kernels=1)
+
+
+@compiled
+@pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)
+def test_narrow_dtypes(adapter_class, dtype):
+    x, w, b, r = torch.randn(2, 5, 7, 9), torch.randn(12, 5, 3, 3) * 0.2, torch.randn(12), torch.randn(2, 12, 7, 9)
+    given = [t.to(dtype) for t in (x, w, b, r)]
+    check(lambda x, w, b, r: [r + F.silu(F.conv2d(x, w, b, padding=1))], *given, kernels=1, rough=ROUGH[dtype])
+
+
+class Block(nn.Module):
+    """Of a ResNet-18."""
+
+    def __init__(self, channels, outputs, stride):
+        super().__init__()
+        self.first, self.second = (
+            nn.Conv2d(channels, outputs, 3, stride, 1, bias=False),
+            nn.Conv2d(outputs, outputs, 3, 1, 1),
+        )
+        self.norms = nn.ModuleList([nn.BatchNorm2d(outputs) for _ in range(3)])
+        self.down = nn.Conv2d(channels, outputs, 1, stride, bias=False) if stride > 1 else None
+        for norm in self.norms:
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 2)
+            nn.init.normal_(norm.weight)
+            nn.init.normal_(norm.bias)
+
+    def forward(self, x):
+        y = self.norms[1](self.second(F.relu(self.norms[0](self.first(x)))))
+        return F.relu(y + (x if self.down is None else self.norms[2](self.down(x))))
+
+
+@compiled
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_blocks(adapter_class, stride, dtype):
+    """A dispatch for each convolution, and one for what is known of channels."""
+    net = Block(12, 12, stride).eval().to(dtype)
+    x = torch.randn(2, 12, 10, 10).to(dtype)
+    with torch.no_grad():
+        expected = net.double()(x.double())
+        net.to(dtype).to(D)
+        made = torch.compile(net)
+        for _ in range(2):
+            torch.testing.assert_close(made(x.to(D)).cpu().double(), expected, rtol=ROUGH[dtype], atol=4 * ROUGH[dtype])
+        names = kernels_of(lambda: made(x.to(D)))
+    assert len(names) == 1 + 2 + (stride > 1), names
+
+
+@compiled
+def test_values_beside(adapter_class):
+    x, w = torch.randn(2, 5, 7, 8), torch.randn(12, 5, 3, 3) * 0.2
+    number, channel, gate, mask = torch.tensor(0.5), torch.randn(12, 1, 1), torch.randn(2, 12, 1, 1), torch.randn(7, 8)
+    conv = lambda x, w: F.conv2d(x, w, padding=1)  # noqa: E731
+    check(lambda x, w, n, c: [conv(x, w) * n + c], x, w, number, channel, kernels=2)
+    check(lambda x, w, c: [conv(x, w) * c], x, w, channel, kernels=1)
+    check(lambda x, w, g: [torch.sigmoid(g * conv(x, w))], x, w, gate, kernels=1)
+    check(lambda x, w, m: [conv(x, w).tanh() + m], x, w, mask, kernels=1)
+    check(lambda x, w, g, m: [conv(x, w) * g + m], x, w, gate, mask)
+
+
+@compiled
+def test_channels_last(adapter_class):
+    x, w, b, r = torch.randn(2, 5, 6, 8), torch.randn(12, 5, 3, 3), torch.randn(12), torch.randn(2, 12, 6, 8)
+    x, r = (t.contiguous(memory_format=torch.channels_last) for t in (x, r))
+    check(lambda x, w, b, r: [F.relu(F.conv2d(x, w, b, padding=1)) + r], x, w, b, r)
+
+
+@compiled
+def test_what_others_see_is_stored():
+    x, w, r = torch.randn(2, 5, 6, 8), torch.randn(12, 5, 3, 3), torch.randn(2, 12, 6, 8)
+
+    def f(x, w, r):
+        y = F.conv2d(x, w, padding=1)
+        z = y * 2 + r
+        return y, z, z.exp(), F.relu(F.conv2d(z, w.transpose(0, 1), padding=1)).sum()
+
+    check(f, x, w, r)
+
+
+@compiled
+def test_what_is_left_alone(adapter_class):
+    """Transposed convolutions with a stride, results that are broadcast, and none at all."""
+    x, w = torch.randn(2, 5, 6, 8), torch.randn(5, 12, 3, 3)
+    check(lambda x, w: [F.relu(F.conv_transpose2d(x, w, stride=2))], x, w)
+    check(lambda x, w: [F.relu(F.conv2d(x, w[:, :5])) + torch.ones(3, 2, 5, 4, 6, device=x.device)], x, w)
+    check(lambda x, w: [F.relu(F.conv2d(x[:0], w[:, :5]))], x, w)
+
+
+@compiled
+def test_training():
+    net = nn.Sequential(nn.Conv2d(3, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 3, 3, padding=1))
+    x, found = torch.randn(2, 3, 8, 9), {}
+    for device in ("cpu", D):
+        net.to(device).zero_grad()
+        f = lambda x: x + net(x)  # noqa: E731
+        y = (torch.compile(f) if device == D else f)(x.to(device))
+        y.square().sum().backward()
+        found[device] = [y.detach().cpu(), *[p.grad.cpu().clone() for p in net.parameters()]]
+    for a, b in zip(*found.values()):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
