@@ -72,3 +72,9 @@ def test_one_dispatch_each():
         before = webgpu_backend.stats()["dispatches"]
         make()
         assert webgpu_backend.stats()["dispatches"] - before == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("bounds", [(0.0, -8.000001, -4.0), (0, 7.9, 2.9), (1, 10, 2.5), (0.5, 3.2, 1.7)], ids=str)
+def test_integers_between_bounds_with_fractions(bounds, dtype):
+    both(lambda d: torch.arange(*bounds, dtype=dtype, device=d))

@@ -281,3 +281,14 @@ def test_what_is_known_of_tensors_belongs_to_the_adapter(monkeypatch):
     own = gpu().caps
     monkeypatch.setattr(gpu(), "caps", replace(own, kind="gpu" if own.kind == "cpu" else "cpu"))
     assert texts().isdisjoint(before)
+
+
+@pytest.mark.parametrize("number", [1 + 2j, [1.0, 2j]], ids=str)
+@pytest.mark.parametrize("name", ["maximum", "minimum", "clamp_min", "clamp_max", "maximum_", "clamp_max_"])
+def test_complex_numbers_are_no_bounds(name, number):
+    said = []
+    for device in ("cpu", "webgpu"):
+        with pytest.raises(NotImplementedError) as raised:
+            getattr(torch, f"_foreach_{name}")([torch.ones(2, device=device), torch.ones(3, device=device)], number)
+        said.append(str(raised.value))
+    assert said[0] == said[1]

@@ -1,10 +1,13 @@
 """Sparse tensors in coordinates: made, moved, made dense, added and multiplied as on the CPU; the rest is refused."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 D = "webgpu"
+aten = torch.ops.aten
 
 
 def same(ours, theirs, **tolerance):
@@ -383,3 +386,47 @@ def test_small_indices_stay_small():
         x = torch.sparse_csr_tensor(ends.to(device), columns.to(device), torch.ones(3, device=device), (2, 3))
         assert x.to_sparse_csc().ccol_indices().dtype == x.to_sparse_csc().row_indices().dtype == torch.int32
         assert torch.equal(x.to_sparse_csc().to_dense().cpu(), torch.tensor([[1.0, 0, 1], [0, 1, 0]]))
+
+
+# Compressed indices, plain indices, how many there are in a row, and how many in all.
+_INDICES = [
+    ([0, 2, 4], [0, 1, 0, 2], 3, 4),
+    ([1, 2, 4], [0, 1, 0, 2], 3, 4),
+    ([0, 2, 3], [0, 1, 0, 2], 3, 4),
+    ([0, 4, 4], [0, 1, 2, 0], 3, 4),
+    ([0, 3, 2, 4], [0, 1, 0, 2], 3, 4),
+    ([0, 2, 4], [0, 3, 0, 2], 3, 4),
+    ([0, 2, 4], [0, -1, 0, 2], 3, 4),
+    ([0, 2, 4], [1, 0, 0, 2], 3, 4),
+    ([0, 2, 4], [1, 1, 0, 2], 3, 4),
+    ([[0, 1, 2], [0, 2, 2]], [[0, 1], [0, 1]], 3, 2),
+    ([[0, 1, 2], [0, 2, 2]], [[0, 1], [1, 0]], 3, 2),
+    ([0, 0, 0], [], 3, 0),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32], ids=str)
+@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize("case", range(len(_INDICES)))
+def test_indices_are_checked_on_the_device(case, rows, dtype):
+    compressed, plain, size, count = _INDICES[case]
+    said = []
+    for device in ("cpu", D):
+        parts = [torch.tensor(x, dtype=dtype).to(device) for x in (compressed, plain)]
+        try:
+            said.append(aten._validate_compressed_sparse_indices(rows, *parts, parts[0].shape[-1] - 1, size, count))
+        except RuntimeError as error:
+            said.append(str(error))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("narrow", [False, True])
+def test_compressed_rows_as_coordinates(narrow, transpose):
+    rows, columns = torch.tensor([0, 2, 2, 5]), torch.tensor([0, 1, 0, 2, 3])
+    call = partial(aten._convert_indices_from_csr_to_coo.out, out_int32=narrow, transpose=transpose)
+    found = []
+    for device in ("cpu", D):
+        out = torch.empty(0, dtype=torch.int32 if narrow else torch.int64, device=device)
+        found.append(call(rows.to(device), columns.to(device), out=out).cpu())
+    assert torch.equal(*found) and found[0].dtype == found[1].dtype

@@ -72,8 +72,9 @@ def unfold_backward(grad_in, input_sizes, dim, size, step):
     if not len(input_sizes):
         return duplicate(grad_in.reshape(()))
     dim = canonicalize_dim(len(input_sizes), dim)
-    grad = grad_in.contiguous()
-    windows, inner = grad.shape[dim], numel(input_sizes[dim + 1 :])
+    windows, inner = grad_in.shape[dim], numel(input_sizes[dim + 1 :])
+    sizes = [*input_sizes[:dim], windows, *input_sizes[dim + 1 :], size]
+    grad = grad_in.expand(sizes).contiguous()  # torch's own istft gives one row for all
     return _fold(
         grad, input_sizes, height=input_sizes[dim], width=inner, high=size, wide=1, rows=windows, columns=inner,
         step_y=step, step_x=1, gap_y=1, gap_x=1, pad_y=0, pad_x=0,

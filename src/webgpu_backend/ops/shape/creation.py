@@ -52,14 +52,15 @@ def _arange(start, end, step, dtype):
         raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
     if (step > 0 and end < start) or (step < 0 and end > start):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    integral = not (dtype.is_floating_point or dtype.is_complex)
-    if integral and dtype in T.DTYPES:
+    if dtype is torch.int64:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
             raise ValueError("step must be nonzero")
         count = max(-(-(end - start) // step), 0)
     else:
         count = max(math.ceil((end - start) / step), 0)
+        if not (dtype.is_floating_point or dtype.is_complex):  # counted as they are given, and then cut
+            start, step = int(start), int(step)
     if count >= 1 << 63:
         raise RuntimeError("invalid size, possible overflow?")
     compute = _compute(dtype)
