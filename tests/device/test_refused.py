@@ -282,6 +282,12 @@ def test_outputs_that_are_resized_without_a_warning():
             close(call(D, torch.ones(7, device=D)), call("cpu", torch.ones(7)))
 
 
+@pytest.mark.parametrize("indices", [False, True])
+def test_images_without_channels(indices):
+    refused(lambda d: F.max_pool2d(torch.ones(4, 4, device=d), 2, return_indices=indices)[0])
+    refused(lambda d: F.max_pool3d(torch.ones(4, 4, 4, device=d), 2, return_indices=indices)[0])
+
+
 def test_ranges_of_complex_numbers():
     refused(lambda d: torch.arange(0.0, 1.0, 0.5, dtype=torch.complex64, device=d))
     refused(lambda d: torch.mvlgamma(torch.full((3,), 5.0, dtype=torch.complex64, device=d), 2))

@@ -430,3 +430,16 @@ def test_compressed_rows_as_coordinates(narrow, transpose):
         out = torch.empty(0, dtype=torch.int32 if narrow else torch.int64, device=device)
         found.append(call(rows.to(device), columns.to(device), out=out).cpu())
     assert torch.equal(*found) and found[0].dtype == found[1].dtype
+
+
+def test_sums_with_nothing_however_its_dimensions_are_divided():
+    x = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), torch.randn(2, 5), (3, 4, 5))
+    nothing = torch.zeros(3, 4, 5, layout=torch.sparse_coo)
+    for a, b in ((x, nothing), (nothing, x.half()), (x.coalesce(), nothing), (nothing, nothing)):
+        same(torch.add(a.to(D), b.to(D), alpha=2), torch.add(a, b, alpha=2))
+
+
+def test_zeros_like_a_dense_tensor():
+    x = torch.ones(3, 4)
+    for layout in (torch.sparse_coo, torch.strided):
+        same(torch.zeros_like(x.to(D), layout=layout), torch.zeros_like(x, layout=layout))

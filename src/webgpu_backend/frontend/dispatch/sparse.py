@@ -279,6 +279,12 @@ def _add(self, other, *, alpha=1):
     if self.shape != other.shape:
         mine, theirs = list(self.shape), list(other.shape)
         raise RuntimeError(f"add: expected sizes of 'self' and 'other' to match, but {mine} != {theirs}")
+    if not other._nnz():  # however its dimensions are divided
+        return _with(self, self._indices().clone(), self._values().to(_common(self, other), copy=True), None,
+                     self.is_coalesced())  # fmt: skip
+    if not self._nnz():
+        values = _times(other._values(), alpha, _common(self, other))
+        return _with(other, other._indices().clone(), values.clone(), None, other.is_coalesced())
     if self.sparse_dim() != other.sparse_dim():
         raise RuntimeError(
             f"add: expected 'self' and 'other' to have same density, but 'self' has {self.sparse_dim()} sparse "

@@ -92,6 +92,8 @@ def _forward(kind: str, window: str, op, x: torch.Tensor, dims: int, arguments: 
 def _max_pool(op, dims: int, x, *window, kind: str = "max"):
     arguments = (*[_tuple(w) for w in window[:4]], window[4])
     checks.dtype(f"max_pool{dims}d", x, *_INTEGERS)
+    if x.dim() < dims + 1:  # before torch's code in Python asks for the channels
+        raise RuntimeError(f"non-empty {dims + 1}D or {dims + 2}D (batch mode) tensor expected for input")
     return _forward(kind, "fixed", op, x, dims, arguments, _window(dims, *arguments[:4]))
 
 

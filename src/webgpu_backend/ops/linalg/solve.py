@@ -4,6 +4,7 @@ import torch
 
 from ... import tensor as T
 from ...plan import caps, planned
+from ..oversize import by_pairs
 from ..shape.copy import device_copy
 from ..table import custom
 from .batches import (
@@ -148,7 +149,11 @@ def _cholesky_solve(a, x, upper: bool) -> None:
         solve_triangular_(a.mT, x, upper=True, conjugate=conjugate)
 
 
-@custom("_cholesky_solve_helper")
+def _by_matrices(overload, self, A, *rest):
+    return by_pairs(overload, self, A, *rest) if self.dim() > 2 else NotImplemented
+
+
+@custom("_cholesky_solve_helper", oversize=_by_matrices)
 def cholesky_solve_helper(self, A, upper):
     shaped(aten._cholesky_solve_helper.default, self, A, upper)
     x = work(self)

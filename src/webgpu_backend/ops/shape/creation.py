@@ -9,6 +9,7 @@ from ... import tensor as T
 from ...dtypes import carrier
 from ...kernels.shape import creation
 from ...plan import caps, launch
+from ...plan.run import planning_here
 from ..pointwise.elementwise import _scalar_name
 from ..table import custom
 from . import oversize
@@ -117,6 +118,8 @@ def _like(name: str, value) -> None:
     def like(self, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
         here = device is None or device.type == T.NAME
         if not here or layout not in (None, torch.strided) or not T.is_ours(self):
+            if planning_here() is not None:
+                raise T.Unplannable  # the result may have no memory of its own
             options = dict(dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
             return composite(_COMPOSITE, self, **options, memory_format=memory_format)
         return fill(T.empty(self.shape, dtype or self.dtype, like_strides(self, memory_format)), value)
