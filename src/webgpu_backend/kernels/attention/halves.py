@@ -14,7 +14,7 @@ from ..layout import spread
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
-from .single import LOG2E, Mask, Shape, Strides, Tile, interface, mask_kind
+from .single import Mask, Shape, Strides, Tile, interface, mask_kind, parameters
 
 # The tuning table: by kernel and largest head. Tiles walk over 64 rows, and own a divisor of 64.
 TILES = {
@@ -79,24 +79,14 @@ def plan(
     rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
     blocks = -(-rows // tile.rows)
     sequences = shape.batch * heads
-    rows_total = shape.batch * shape.heads * shape.l
-    words = [shape.l, shape.l, shape.s, shape.e // 4, shape.v // 4, heads, shape.heads // shape.shared, blocks]
-    words += [sequences, blocks * sequences, rows_total, 1, shape.s]
-    names = "qkv" if mode == "forward" else "qkvg"
-    words += _places(names, operands)
-    if mode == "forward":
-        words += operands["out"].words()[1:]
-    words += mask[1:] if mask else ()
+    ratio = shape.heads // shape.shared
+    words = [shape.l, shape.l, shape.s, shape.e // 4, shape.v // 4, heads, ratio, blocks, sequences]
     limit = min(LARGEST / scale, 32768.0)
-    params = packed(words) + pack("<3f", scale, scale * LOG2E, limit * limit)
+    params = packed(words) + parameters(mode, shape, operands, mask, scale) + pack("<f", limit * limit)
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
     found = mask.dtype if mask else None
     program = _program(mode, dtype, found, causal, tile, *_slices(tile, shape), whole, fused, caps)
     return Step(program, params, spread(blocks * sequences, caps))
-
-
-def _places(names: str, operands: dict[str, Strides]) -> list[int]:
-    return [word for name in names for word in operands[name].words()]
 
 
 def plan_bounds(names: str, shape: Shape, dtype: DType, operands: dict[str, Strides], caps: Caps) -> tuple[Step, int]:
@@ -106,7 +96,8 @@ def plan_bounds(names: str, shape: Shape, dtype: DType, operands: dict[str, Stri
     k_total = k_blocks * shape.batch * shape.shared
     tiles = k_total + q_blocks * shape.batch * shape.heads
     words = [tiles, k_total, k_blocks, q_blocks, shape.heads, shape.shared, shape.l, shape.s]
-    words += [shape.e // 4, shape.v // 4, shape.batch * shape.heads * shape.l, *_places(names, operands)]
+    words += [shape.e // 4, shape.v // 4, shape.batch * shape.heads * shape.l]
+    words += [word for name in names for word in operands[name].words()]
     return Step(_bounds_program(dtype, names, caps), packed(words), spread(tiles, caps)), tiles
 
 

@@ -128,17 +128,9 @@ def plan(
         chunk = -(-chunk // tile.cols) * tile.cols
         splits = -(-shape.s // chunk)
     sequences = shape.batch * heads * splits
-    total = blocks * sequences
-    rows_total = shape.batch * shape.heads * shape.l
     words = [rows if few else shape.l, shape.l, shape.s, shape.e // 4, shape.v // 4, heads, ratio, blocks, sequences]
-    words += [total, rows_total, splits, chunk]
-    for name in ("q", "k", "v") if mode == "forward" else ("q", "k", "v", "g"):
-        words += operands[name].words()
-    if mode == "forward":
-        words += operands["out"].words()[1:]
-    if mask:
-        words += mask[1:]
-    params = packed(words) + pack("<2f", scale, scale * LOG2E)
+    words += [splits, chunk] if splits > 1 else []
+    params = packed(words) + parameters(mode, shape, operands, mask, scale)
     wide = [-(-x // tile.slice) * (tile.slice // 4 * tile.tn // tile.cols) for x in (shape.e, shape.v)]
     found = mask.dtype if mask else None
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
@@ -148,7 +140,21 @@ def plan(
         rest = 1.0 / (1.0 - dropout) if dropout < 1.0 else 0.0
         dropped = min(round(dropout * 2**32), 2**32 - 1)
         draw, params = len(params), params + bytes(16) + pack("<If", dropped, rest)
-    return Step(program, params, spread(total, caps), draw=draw), splits
+    return Step(program, params, spread(blocks * sequences, caps), draw=draw), splits
+
+
+def parameters(mode: str, shape: Shape, operands: dict[str, Strides], mask: Mask | None, scale: float) -> bytes:
+    """Where everything is, and the scale. Those of a forward pass fit, with what is before them, into 128 bytes, which
+    all adapters take without a buffer, as far as nothing is dropped."""
+    words = [word for name in _inputs(mode) for word in operands[name].words()]
+    words += operands["out"].words()[1:] if mode == "forward" else [shape.batch * shape.heads * shape.l]
+    words += mask[1:] if mask else ()
+    factors = (scale * LOG2E,) if mode == "forward" else (scale * LOG2E, scale)
+    return packed(words) + pack(f"<{len(factors)}f", *factors)
+
+
+def _inputs(mode: str) -> str:
+    return "qkv" if mode == "forward" else "qkvg"
 
 
 def plan_merge(shape: Shape, dtype: DType, out: Strides, splits: int, caps: Caps) -> Step:
@@ -163,19 +169,16 @@ def mask_kind(mask: DType | None) -> str:
     return "" if mask is None else "bool" if mask.name == "bool" else "add"
 
 
-def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps) -> tuple[list[str], list[Binding]]:
+def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps, split: bool = False):
     """Parameter fields, and bindings without the outputs."""
-    fields = ["l", "n", "s", "e4", "v4", "heads", "ratio", "blocks", "sequences", "total", "rows_total"]
-    fields += ["splits", "chunk"]
-    inputs = ["q", "k", "v"] if mode == "forward" else ["q", "k", "v", "g"]
-    for name in inputs:
-        fields += [f"{name}_{part}" for part in "obhr"]
-    if mode == "forward":
-        fields += OUT
+    fields = ["l", "n", "s", "e4", "v4", "heads", "ratio", "blocks", "sequences"]
+    fields += ["splits", "chunk"] if split else []
+    fields += [f"{name}_{part}" for name in _inputs(mode) for part in "obhr"]
+    fields += OUT if mode == "forward" else ["rows_total"]
     if mask:
         fields += [f"mask_{part}" for part in "obhrc"]
-    fields += ["scale: f32", "factor: f32"]
-    bindings = [(f"{name}_in", "read", elements.array_type(dtype, "v", caps)) for name in inputs]
+    fields += ["factor: f32"] if mode == "forward" else ["factor: f32", "scale: f32"]
+    bindings: list[Binding] = [(f"{x}_in", "read", elements.array_type(dtype, "v", caps)) for x in _inputs(mode)]
     if mask:
         bindings.append(("mask_in", "read", elements.array_type(mask, "e", caps)))
     bindings.append(("stats", "read_write" if mode == "forward" else "read", "array<f32>"))
@@ -184,7 +187,7 @@ def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps) -> tuple[
 
 @cache
 def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, few, split, dropout, fused, caps) -> Program:
-    fields, bindings = interface(mode, dtype, mask, caps)
+    fields, bindings = interface(mode, dtype, mask, caps, split)
     fields += DROPOUT if dropout else []
     vector = elements.array_type(dtype, "v", caps)
     outputs = {"forward": ("out",), "queries": ("dq",), "keys": ("dk", "dv")}[mode]

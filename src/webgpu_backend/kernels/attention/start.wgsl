@@ -2,7 +2,7 @@
 @compute @workgroup_size({{ threads }})
 fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
     let group = wid.x + wid.y * nwg.x;
-    if (group >= p.total) {
+    if (group >= p.blocks * p.sequences) {
         return;
     }
 {% if lanes %}
