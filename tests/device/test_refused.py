@@ -288,6 +288,28 @@ def test_images_without_channels(indices):
     refused(lambda d: F.max_pool3d(torch.ones(4, 4, 4, device=d), 2, return_indices=indices)[0])
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.int64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("count", [0, 2])
+def test_weights_of_classes_of_another_dtype(kind, count):
+    for places in ((), (2, 2)):
+        refused(
+            lambda d, places=places: F.nll_loss(
+                torch.ones(count, 3, *places, device=d),
+                torch.zeros(count, *places, dtype=torch.int64, device=d),
+                weight=torch.ones(3, dtype=kind, device=d),
+            )
+        )
+
+
+def test_outer_products_into_another_place():
+    ones = torch.ones(3, device=D)
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.addr(torch.ones(3, 3, device=D), ones, ones, out=torch.empty(3, 3))
+    refused(lambda d: torch.addr(torch.ones(3, 3).to(d), ones.to(d), ones.to(d), out=torch.empty(3, 3).int().to(d)))
+    for out in (torch.empty(3, 3), torch.empty(0), torch.empty(3, 3).t()):
+        both(lambda d, out=out: torch.addr(torch.eye(3).to(d), ones.to(d), ones.to(d), alpha=2, out=out.to(d)))
+
+
 def test_ranges_of_complex_numbers():
     refused(lambda d: torch.arange(0.0, 1.0, 0.5, dtype=torch.complex64, device=d))
     refused(lambda d: torch.mvlgamma(torch.full((3,), 5.0, dtype=torch.complex64, device=d), 2))

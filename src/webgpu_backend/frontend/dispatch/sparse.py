@@ -435,6 +435,8 @@ def _mm(self, mat2):
 
 @kernel("mv")
 def _mv(self, vec):
+    if self.shape[-1] != vec.shape[-1]:
+        raise RuntimeError("mv: expected self.size(-1) == vec.size(-1)")
     return _mm(self, vec.unsqueeze(1)).squeeze(1)
 
 

@@ -8,7 +8,7 @@ from ...kernels.layout import View, broadcast_strides, collapse
 from ...kernels.matmul.product import Matrix, Product
 from ...plan import constant, planned
 from ..by_index import meta_results
-from ..pointwise.elementwise import broadcast_shape
+from ..pointwise.elementwise import _scalar_name, broadcast_shape, resize_output
 from ..shape.copy import device_copy, fill
 from ..table import autocast, custom
 from .product import addend, matching, matrix, multiply, output, refuse, supported
@@ -377,6 +377,19 @@ def addr(self, vec1, vec2, *, beta=1, alpha=1):
             raise RuntimeError("value cannot be converted to type float without overflow")
     self.expand(len(vec1), len(vec2))  # or torch says what is wrong with it
     return aten.addr.default._op_dk(_COMPOSITE, self, vec1, vec2, beta=beta, alpha=alpha)
+
+
+@custom("addr.out")
+def addr_out(self, vec1, vec2, *, beta=1, alpha=1, out):
+    """Registered because torch's own copies to whatever device `out` is on."""
+    result = addr(self, vec1, vec2, beta=beta, alpha=alpha)
+    if out.device != result.device:
+        raise T.two_devices("aten::addr", out.device, result.device)
+    if not torch.can_cast(result.dtype, out.dtype):
+        kinds = _scalar_name(result.dtype), _scalar_name(out.dtype)
+        raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
+    resize_output(out, result.shape)
+    return device_copy(result, out)
 
 
 @custom("addr_")

@@ -135,10 +135,12 @@ def _samples(self, target):
 
 
 def _checked(self, target, weight) -> None:
-    if self.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        raise Unsupported(f"webgpu: nll_loss of {self.dtype}")
     if target.dtype not in (torch.int64, torch.uint8):
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {dtype_name(target.dtype)}")
+    if weight is not None and weight.dtype != self.dtype and self.is_floating_point():
+        raise RuntimeError(f"expected scalar type {dtype_name(self.dtype)} but found {dtype_name(weight.dtype)}")
+    if self.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise Unsupported(f"webgpu: nll_loss of {self.dtype}")
     if target.device != self.device:
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, "
