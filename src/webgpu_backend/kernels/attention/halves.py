@@ -14,6 +14,7 @@ from ..layout import spread
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
+from .epilogue import After, Kind, given, texts
 from .single import Mask, Shape, Strides, Tile, interface, mask_kind, parameters
 
 # The tuning table: by kernel and largest head. Tiles walk over 64 rows, and own a divisor of 64.
@@ -72,9 +73,9 @@ def _shuffles(tile: Tile, caps: Caps) -> bool:
 
 def plan(
     mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
-    caps: Caps, fused: bool = False,
+    caps: Caps, fused: bool = False, after: After | None = None,
 ) -> Step:  # fmt: skip
-    """One kernel; `fused`: that of dk and dv adds to dq as well."""
+    """One kernel; `fused`: that of dk and dv adds to dq as well. `after` is what is done to the output."""
     tile = _tile(mode, shape)
     rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
     blocks = -(-rows // tile.rows)
@@ -85,8 +86,9 @@ def plan(
     params = packed(words) + parameters(mode, shape, operands, mask, scale) + pack("<f", limit * limit)
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
     found = mask.dtype if mask else None
-    program = _program(mode, dtype, found, causal, tile, *_slices(tile, shape), whole, fused, caps)
-    return Step(program, params, spread(blocks * sequences, caps))
+    kind, read = given(after)
+    program = _program(mode, dtype, found, causal, tile, *_slices(tile, shape), whole, fused, kind, caps)
+    return Step(program, params + packed(read), spread(blocks * sequences, caps))
 
 
 def plan_bounds(names: str, shape: Shape, dtype: DType, operands: dict[str, Strides], caps: Caps) -> tuple[Step, int]:
@@ -102,11 +104,12 @@ def plan_bounds(names: str, shape: Shape, dtype: DType, operands: dict[str, Stri
 
 
 @cache
-def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, fused, caps) -> Program:
+def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, fused, after: Kind | None, caps) -> Program:
     """Bindings as the other attention kernels', with the bounds before the rows' statistics."""
+    more, beside, functions, end = texts(after, caps)
     fields, bindings = interface(mode, dtype, mask, caps)
-    fields.append("limit: f32")
-    bindings.insert(-1, ("bounds", "read", "array<vec4<f32>>"))
+    fields += ["limit: f32", *more]
+    bindings[-1:-1] = [*beside, ("bounds", "read", "array<vec4<f32>>")]
     vector = elements.array_type(dtype, "v", caps)
     outputs = {"forward": ("out",), "queries": ("dq",), "keys": ("dk", "dv")}[mode]
     bindings += [(name, "read_write", vector) for name in outputs]
@@ -122,10 +125,10 @@ def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, fused, 
     tags = ("q" if fused else "") + (mask.short if mask else "") + ("c" if causal else "")
     tags += f"{e_slices}x{v_slices}{'' if all(whole) else 'u'}"
     return render_program(
-        f"attention_half_{mode}_{dtype.short}_{tags}",
+        f"attention_half_{mode}_{dtype.short}_{tags}{end}",
         "attention/halves.wgsl" if mode == "forward" else "attention/halves_backward.wgsl", fields, bindings, caps,
-        declarations=elements.wideners((dtype,), caps), mode=mode, t=tile, causal=causal, packed=False, lanes=True,
-        dropout=False, fused=fused, shuffle=_shuffles(tile, caps), wide=wide,
+        declarations=[*elements.wideners((dtype,), caps), *functions], after=after is not None, mode=mode, t=tile,
+        causal=causal, packed=False, lanes=True, dropout=False, fused=fused, shuffle=_shuffles(tile, caps), wide=wide,
         whole=dict(zip(("p.e4", "p.v4"), whole)), e_slices=e_slices, v_slices=v_slices, mask=mask_kind(mask),
         narrow4=narrow4, read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),

@@ -185,7 +185,12 @@ var<workgroup> row_values: array<vec4<f32>, {{ t.rows * TX // 4 }}>;
         }
 {% for c in range(v_slices * per) %}
         if (tx + {{ c * TX }}u < p.v4) {
-            let r = o{{ i }}_{{ c }} * share;
+            {{ "var" if after else "let" }} r = o{{ i }}_{{ c }} * share;
+{% if after %}
+{% for x in "xyzw" %}
+            r.{{ x }} = epilogue(r.{{ x }}, first + ty + {{ i * TY }}u, (tx + {{ c * TX }}u) * 4u + {{ loop.index0 }}u, batch, head);
+{% endfor %}
+{% endif %}
             {{ write4("out", "to + %du" % (c * TX), ["r.x", "r.y", "r.z", "r.w"]) }}
         }
 {% endfor %}

@@ -46,11 +46,16 @@ fn main(
         sum = sum * fade + share * sums[i * {{ lanes }}u + e];
         top = now;
     }
-    let r = sum * select(1.0 / total, 0.0, total == 0.0);
+    {{ "var" if after else "let" }} r = sum * select(1.0 / total, 0.0, total == 0.0);
     if (e == 0u) {
         stats[row] = select(top + log2(total), 3.0e38, total == 0.0);
     }
     let head = row / p.l;
+{% if after %}
+{% for c in "xyzw" %}
+    r.{{ c }} = epilogue(r.{{ c }}, row % p.l, e * 4u + {{ loop.index0 }}u, head / p.heads, head % p.heads);
+{% endfor %}
+{% endif %}
     let to = head / p.heads * p.out_b + head % p.heads * p.out_h + row % p.l * p.out_r + e;
     {{ write4 }}
 }

@@ -4,29 +4,32 @@ from ...dtypes import DType
 from ...program import Caps, Plan, Step
 from ..matmul.product import numbered
 from . import halves, single
+from .epilogue import After
 from .single import FEW, Mask, Shape, Strides
 
-FORWARD = ("q", "k", "v", "mask", "lse", "out")
+FORWARD = ("q", "k", "v", "mask", "lse", "out", "d")
 BACKWARD = ("q", "k", "v", "g", "mask", "out", "lse", "dq", "dk", "dv")
 
 
 def plan_forward(
     shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
-    dropout: float, caps: Caps,
+    dropout: float, caps: Caps, after: After | None = None,
 ) -> Plan:  # fmt: skip
-    """Over q, k, v, the mask (if there is one), the rows' log-sum-exps and the output."""
+    """Over q, k, v, the mask (if there is one), the rows' log-sum-exps, the output and what `after` reads beside it."""
     inputs = ("q", "k", "v") if mask is None else ("q", "k", "v", "mask")
+    beside = ("d",) if after is not None and after.d is not None else ()
     few = shape.l * (shape.heads // shape.shared) <= FEW
     if not few and not dropout and halves.fits("forward", shape, dtype, scale, caps):
         first, tiles = halves.plan_bounds("qkv", shape, dtype, operands, caps)
-        step = halves.plan("forward", shape, dtype, operands, mask, causal, scale, caps)
-        steps = (_named(first, "q", "k", "v", "sizes"), _named(step, *inputs, "sizes", "lse", "out"))
+        step = halves.plan("forward", shape, dtype, operands, mask, causal, scale, caps, after=after)
+        steps = (_named(first, "q", "k", "v", "sizes"), _named(step, *inputs, *beside, "sizes", "lse", "out"))
         return numbered(Plan(steps, {"sizes": 32 * tiles}), FORWARD)
-    step, splits = single.plan("forward", shape, dtype, operands, mask, causal, scale, caps, dropout)
+    step, splits = single.plan("forward", shape, dtype, operands, mask, causal, scale, caps, dropout, after=after)
     if splits == 1:
-        return numbered(Plan((_named(step, *inputs, "lse", "out"),), {}), FORWARD)
+        return numbered(Plan((_named(step, *inputs, *beside, "lse", "out"),), {}), FORWARD)
     rows = shape.batch * shape.heads * shape.l
-    join = _named(single.plan_merge(shape, dtype, operands["out"], splits, caps), "stats", "parts", "lse", "out")
+    merge = single.plan_merge(shape, dtype, operands["out"], splits, caps, after)
+    join = _named(merge, "stats", "parts", *beside, "lse", "out")
     scratch = {"stats": 8 * rows * splits, "parts": 4 * rows * splits * shape.v}
     return numbered(Plan((_named(step, *inputs, "stats", "parts"), join), scratch), FORWARD)
 

@@ -14,6 +14,7 @@ from ..layout import spread
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import Binding, render_program
+from .epilogue import After, Kind, given, texts
 
 
 class Tile(NamedTuple):
@@ -110,10 +111,10 @@ def fuses(shape: Shape, caps: Caps) -> bool:
 
 def plan(
     mode: str, shape: Shape, dtype: DType, operands: dict[str, Strides], mask: Mask | None, causal: bool, scale: float,
-    caps: Caps, dropout: float = 0.0, fused: bool = False,
+    caps: Caps, dropout: float = 0.0, fused: bool = False, after: After | None = None,
 ) -> tuple[Step, int]:  # fmt: skip
     """One kernel, and into how many parts it divides the keys. Each call draws anew what `dropout` drops. `fused`: the
-    kernel of dk and dv adds to dq as well."""
+    kernel of dk and dv adds to dq as well. `after` is what is done to the output, where keys are not divided."""
     ratio = shape.heads // shape.shared
     rows, heads = (shape.s, shape.shared) if mode == "keys" else (shape.l, shape.heads)
     few = mode == "forward" and shape.l * ratio <= FEW
@@ -134,13 +135,14 @@ def plan(
     wide = [-(-x // tile.slice) * (tile.slice // 4 * tile.tn // tile.cols) for x in (shape.e, shape.v)]
     found = mask.dtype if mask else None
     whole = shape.e % tile.slice == 0, shape.v % tile.slice == 0
-    program = _program(mode, dtype, found, causal, tile, *wide, whole, few, splits > 1, dropout > 0, fused, caps)
+    kind, read = given(after if splits == 1 else None)
+    program = _program(mode, dtype, found, causal, tile, *wide, whole, few, splits > 1, dropout > 0, fused, kind, caps)
     draw = None
     if dropout:
         rest = 1.0 / (1.0 - dropout) if dropout < 1.0 else 0.0
         dropped = min(round(dropout * 2**32), 2**32 - 1)
         draw, params = len(params), params + bytes(16) + pack("<If", dropped, rest)
-    return Step(program, params, spread(blocks * sequences, caps), draw=draw), splits
+    return Step(program, params + packed(read), spread(blocks * sequences, caps), draw=draw), splits
 
 
 def parameters(mode: str, shape: Shape, operands: dict[str, Strides], mask: Mask | None, scale: float) -> bytes:
@@ -157,12 +159,14 @@ def _inputs(mode: str) -> str:
     return "qkv" if mode == "forward" else "qkvg"
 
 
-def plan_merge(shape: Shape, dtype: DType, out: Strides, splits: int, caps: Caps) -> Step:
-    """Joins the parts of the keys. Bindings: the parts' statistics and sums, the rows' log-sum-exps, the output."""
+def plan_merge(shape: Shape, dtype: DType, out: Strides, splits: int, caps: Caps, after: After | None = None) -> Step:
+    """Joins the parts of the keys. Bindings: the parts' statistics and sums, what `after` reads, the rows'
+    log-sum-exps, the output."""
     rows = shape.batch * shape.heads * shape.l
-    params = packed([rows, shape.v // 4, splits, shape.l, shape.heads, *out.words()[1:]])
+    kind, read = given(after)
+    params = packed([rows, shape.v // 4, splits, shape.l, shape.heads, *out.words()[1:], *read])
     lanes = 1 << (shape.v // 4 - 1).bit_length()
-    return Step(_merge_program(dtype, lanes, caps), params, spread(rows, caps))
+    return Step(_merge_program(dtype, lanes, kind, caps), params, spread(rows, caps))
 
 
 def mask_kind(mask: DType | None) -> str:
@@ -186,19 +190,25 @@ def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps, split: bo
 
 
 @cache
-def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, few, split, dropout, fused, caps) -> Program:
+def _program(
+    mode, dtype, mask, causal, tile, e_wide, v_wide, whole, few, split, dropout, fused, after: Kind | None, caps
+) -> Program:
+    more, beside, functions, end = texts(after, caps)
     fields, bindings = interface(mode, dtype, mask, caps, split)
-    fields += DROPOUT if dropout else []
+    bindings[-1:-1] = beside
+    fields += (DROPOUT if dropout else []) + more
     vector = elements.array_type(dtype, "v", caps)
     outputs = {"forward": ("out",), "queries": ("dq",), "keys": ("dk", "dv")}[mode]
     bindings += [(name, "read_write", "array<vec4<f32>>" if split else vector) for name in outputs]
     if fused:
         bindings.append(("dq", "read_write", "array<atomic<f32>>"))
     flags = {"q": fused, "c": causal, "p": few, "s": split, "d": dropout}
-    tags = (mask.short if mask else "") + "".join(letter for letter, given in flags.items() if given)
+    tags = (mask.short if mask else "") + "".join(letter for letter, set_ in flags.items() if set_)
     return render_program(
-        f"attention_{mode}_{dtype.short}_{tags}{e_wide}x{v_wide}{'' if all(whole) else 'u'}", "attention/single.wgsl",
-        fields, bindings, caps, declarations=elements.wideners((dtype,), caps), mode=mode, t=tile, causal=causal,
+        f"attention_{mode}_{dtype.short}_{tags}{e_wide}x{v_wide}{'' if all(whole) else 'u'}{end}",
+        "attention/single.wgsl", fields, bindings, caps,
+        declarations=[*elements.wideners((dtype,), caps), *functions], after=after is not None, mode=mode, t=tile,
+        causal=causal,
         lanes=caps.kind == "gpu", e_wide=e_wide, v_wide=v_wide, packed=few, split=split, dropout=dropout,
         fused=fused, mask=mask_kind(mask), whole=dict(zip(("p.e4", "p.v4"), whole)),
         read4=lambda x, at: elements.widened(dtype, f"{x}_in[{at}]", caps),
@@ -208,17 +218,20 @@ def _program(mode, dtype, mask, causal, tile, e_wide, v_wide, whole, few, split,
 
 
 @cache
-def _merge_program(dtype: DType, lanes: int, caps: Caps) -> Program:
+def _merge_program(dtype: DType, lanes: int, after: Kind | None, caps: Caps) -> Program:
+    more, beside, functions, end = texts(after, caps)
     bindings = [
         ("part_stats", "read", "array<vec2<f32>>"),
         ("part_out", "read", "array<vec4<f32>>"),
+        *beside,
         ("stats", "read_write", "array<f32>"),
         ("out", "read_write", elements.array_type(dtype, "v", caps)),
     ]
     write = elements.write4(dtype, "out", "to", ["r.x", "r.y", "r.z", "r.w"], caps)
     return render_program(
-        f"attention_merge_{dtype.short}_{lanes}", "attention/merge.wgsl",
-        ["rows", "v4", "splits", "l", "heads", *OUT], bindings, caps, lanes=lanes, write4=" ".join(write),
+        f"attention_merge_{dtype.short}_{lanes}{end}", "attention/merge.wgsl",
+        ["rows", "v4", "splits", "l", "heads", *OUT, *more], bindings, caps, declarations=functions,
+        after=after is not None, lanes=lanes, write4=" ".join(write),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ class Kind(NamedTuple):
     def text(self, caps: Caps) -> tuple[list[str], list[tuple[str, str, str]], list[str]]:
         """Parameter fields, bindings, and the function `epilogue(sum, channel, place, image, 0)`."""
         dtypes = (None, self.d, self.e)
-        fields, functions = epilogue_text("plain", self.act, "f32", dtypes, caps)
+        fields, functions = epilogue_text("plain", self.act, "f32", dtypes, caps, ("", "mnb", "m"))
         return fields, finisher_bindings(dtypes, caps), functions
 
     @property
@@ -41,7 +41,8 @@ class After(NamedTuple):
 
     @property
     def words(self) -> list[int]:
-        return [word for x in (self.d, self.e) if x is not None for word in words_of(x)]
+        d = [] if self.d is None else words_of(self.d)[:4]
+        return d + ([] if self.e is None else words_of(self.e)[:2])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -172,22 +172,26 @@ ACTS = {"": "", "relu": "max(r, 0.0)", "gelu": "0.5 * r * (1.0 + erf(r * 0.70710
 _EPILOGUES = {"plain": "v", "scaled": "v * alpha", "bias": "v + c", "bias_scaled": "v * alpha + c * beta"}
 
 
+ALL = ("mnbi",) * 3  # strides of c, d and e: of rows, columns and the two batch dimensions
+_COUNTED = {"m": "m", "n": "n", "b": "ob", "i": "ib"}
+
+
 def epilogue_name(epilogue: str, act: str) -> str:
     return f"{epilogue}{act if act in ACTS else '_' + sha256(act.encode()).hexdigest()[:8]}"
 
 
 def epilogue_text(
-    epilogue: str, act: str, carry: str, dtypes: tuple[DType | None, ...], caps: Caps
+    epilogue: str, act: str, carry: str, dtypes: tuple[DType | None, ...], caps: Caps, strides: tuple[str, ...] = ALL
 ) -> tuple[list[str], list[str]]:
     """Parameter fields, and the function `epilogue` that finishes one element; none where nothing is left to do.
-    `dtypes` are of c, d and e."""
+    `dtypes` are of c, d and e, `strides` those that are not always zero."""
     if epilogue == "none" or (epilogue == "plain" and not act):
         return [], []
     fields, texts, types, lines = [], {}, {"v": carry}, []
-    for name, dtype in zip("cde", dtypes):
+    for name, dtype, own in zip("cde", dtypes, strides):
         if dtype is not None:
-            fields += [f"{name}_{s}" for s in ("o", "m", "n", "b", "i")]
-            at = f"p.{name}_o + m * p.{name}_m + n * p.{name}_n + ob * p.{name}_b + ib * p.{name}_i"
+            fields += [f"{name}_{s}" for s in f"o{own}"]
+            at = " + ".join([f"p.{name}_o", *[f"{_COUNTED[s]} * p.{name}_{s}" for s in own]])
             lines.append(f"let at_{name} = {at};")
             places = {f"e{j}": f"(at_e + {j}u)" for j in range(beside(act))} if name == "e" else {name: f"at_{name}"}
             for each, place in places.items():

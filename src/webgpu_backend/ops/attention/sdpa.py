@@ -7,9 +7,11 @@ import torch
 from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.attention import plans
+from ...kernels.attention.epilogue import After
 from ...kernels.attention.single import MAX_HEAD, Mask, Shape, Strides
 from ...kernels.layout import strides_in
 from ...plan import caps, launch, planned
+from ..matmul.product import matrix
 from ..random.streams import default
 from ..shape.copy import fill, memory_order
 from ..table import apart, custom, traced
@@ -52,9 +54,13 @@ def _shape(q, k, v) -> Shape:
 
 
 @planned
-def forward(q, k, v, mask, causal: bool, scale: float, dropout: float, draw, order: tuple = BY_HEADS):
+def forward(
+    q, k, v, mask, causal: bool, scale: float, dropout: float, draw, order: tuple = BY_HEADS, after: str = "",
+    other=None,
+):  # fmt: skip
     """Four-dimensional operands; returns the output, whose dimensions lie in this order, and the rows' log-sum-exp, in
-    powers of two."""
+    powers of two. `after` is what a graph has done to the output: statements over an element r and one of `other`, d,
+    which is broadcast."""
     q, k, v = _ready(q), _ready(k), _ready(v)
     shape = _shape(q, k, v)
     mask, how = _mask(mask, shape)
@@ -62,8 +68,12 @@ def forward(q, k, v, mask, causal: bool, scale: float, dropout: float, draw, ord
     out = T.empty(sizes, q.dtype, strides_in(sizes, order))
     operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v), "out": _strides(out)}
     lse = T.empty(q.shape[:3], torch.float32)
-    plan = plans.plan_forward(shape, T.dtype_of(q), operands, how, causal, scale, dropout, caps())
-    launch(plan, q, k, v, mask, lse, out, draw=draw)
+    end = None
+    if after:
+        b, h, r, c = (0,) * 4 if other is None else other.expand(sizes).stride()
+        end = After(after, None if other is None else matrix(other, r, c, b, h))
+    plan = plans.plan_forward(shape, T.dtype_of(q), operands, how, causal, scale, dropout, caps(), end)
+    launch(plan, q, k, v, mask, lse, out, other, draw=draw)
     return out, lse
 
 

@@ -10,7 +10,7 @@ passes     what is done to a graph before it is lowered
 nodes      how they add to it
 rows       among that, products of one row
 epilogues  what products of several rows take in
-convolutions  and convolutions
+convolutions, attention  and those
 random     operators that draw, as kernels
 products   among that, what products with quantised weights take in
 schedule   what may be one kernel, the wrapper around them, and the registration

@@ -14,7 +14,7 @@ from .nodes import call
 from .products import CAST, FLOATS, STEPS, Text
 
 aten, ours = torch.ops.aten, torch.ops.webgpu_backend
-_VIEWS = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
+VIEWS = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
 _LAID = {aten.permute.default, aten.slice.Tensor, aten.select.int, aten.unsqueeze.default, aten.squeeze.dim}
 _PLAIN = {aten.mm.default, aten.bmm.default}
 _ADDING = {aten.addmm.default, aten.baddbmm.default}
@@ -87,14 +87,14 @@ class Region:
         step = min(users, key=lambda n: self.order.get(n, -1), default=None)
         if step is None or step.op != "call_function" or not self._shaped(step):
             return False
-        if step.target in _VIEWS:
+        if step.target in VIEWS:
             self.text.names[step] = self.text.names[step.args[0]]
         elif step.target not in (*STEPS, CAST) or not self._alike(step) or not self.text.step(step, self._leaf):
             return False
         self.inside.append(step)
         seen = [n for n in self.inside if any([u not in self.inside for u in n.users])]
         works = any([n.target in STEPS for n in self.inside])
-        if works and seen == [step] and step.meta["val"].dtype == self.dtype and step.target not in _VIEWS:
+        if works and seen == [step] and step.meta["val"].dtype == self.dtype and step.target not in VIEWS:
             after = self.text.source(step).replace("\n", "; ")  # generated code has it in comments
             self.best = Found(step, after, self.other)
         return True
@@ -134,7 +134,7 @@ class Region:
 def there(node: Node) -> bool:
     """Whether a value lies in memory anyway: to compute it for the product alone would not pay."""
     base = node
-    while base.target in (*_VIEWS, *_LAID):
+    while base.target in (*VIEWS, *_LAID):
         base = base.args[0]
     if base.op in ("placeholder", "get_attr") or base.target in _PRODUCTS or len(base.users) > 1:
         return True

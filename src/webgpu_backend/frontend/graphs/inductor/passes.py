@@ -13,6 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 import webgpu_backend
 
 from ....plan import caps
+from .attention import finish_attention
 from .convolutions import finish_convolutions
 from .epilogues import finish_products
 from .nodes import call, realized
@@ -152,6 +153,7 @@ def before_lowering(graph: torch.fx.Graph) -> None:
     if caps().kind == "gpu":
         single_rows(graph)
         join_products(graph)
+    finish_attention(graph)
     finish_convolutions(graph)
     finish_products(graph)
 
