@@ -310,6 +310,14 @@ def test_outer_products_into_another_place():
         both(lambda d, out=out: torch.addr(torch.eye(3).to(d), ones.to(d), ones.to(d), alpha=2, out=out.to(d)))
 
 
+@pytest.mark.parametrize("name", ["lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("count", [0, 2])
+def test_complex_numbers_have_no_order(name, count):
+    ours, theirs = refused(lambda d: getattr(torch, name)(*[torch.ones(count, dtype=torch.complex64, device=d)] * 2))
+    assert ours == theirs
+    refused(lambda d: getattr(torch.ones(count, dtype=torch.complex64, device=d), name)(1.0))
+
+
 def test_ranges_of_complex_numbers():
     refused(lambda d: torch.arange(0.0, 1.0, 0.5, dtype=torch.complex64, device=d))
     refused(lambda d: torch.mvlgamma(torch.full((3,), 5.0, dtype=torch.complex64, device=d), 2))

@@ -55,6 +55,7 @@ ADMITTED: dict[str, tuple[str, type, str]] = {
             ("f", "grid_sampler3d_cpu", "grid_sampler_3d"),
             ("fc", "linalg_eigh_cpu", "_linalg_eigh"),
             ("fc", "lu_cpu", "linalg_lu linalg_lu_factor_ex"),
+            *[("bif", f"{name}_cpu", name) for name in ("lt", "le", "gt", "ge")],
             ("bif", "max_all", "max"),
             ("bif", "min_all", "min"),
             ("bif", "median_cpu", "median nanmedian"),
