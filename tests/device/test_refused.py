@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests import needs
 from tests.device._compare import D, both, close
 
 
@@ -299,6 +300,20 @@ def test_weights_of_classes_of_another_dtype(kind, count):
                 weight=torch.ones(3, dtype=kind, device=d),
             )
         )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_weights_of_too_few_classes(dtype):
+    if dtype is torch.float64:
+        needs.feature("f64")
+    ours, theirs = refused(
+        lambda d: F.cross_entropy(
+            torch.ones(2, 3, dtype=dtype, device=d),
+            torch.zeros(2, dtype=torch.int64, device=d),
+            weight=torch.ones(2, dtype=dtype, device=d),
+        )
+    )
+    assert ours == theirs
 
 
 def test_outer_products_into_another_place():

@@ -139,8 +139,6 @@ def _checked(self, target, weight) -> None:
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {dtype_name(target.dtype)}")
     if weight is not None and weight.dtype != self.dtype and self.is_floating_point():
         raise RuntimeError(f"expected scalar type {dtype_name(self.dtype)} but found {dtype_name(weight.dtype)}")
-    if self.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        raise Unsupported(f"webgpu: nll_loss of {self.dtype}")
     if target.device != self.device:
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, "
@@ -172,6 +170,8 @@ def _checked(self, target, weight) -> None:
             "weight tensor should be defined either for all "
             f"{classes} classes or no classes but got weight tensor of shape: {list(weight.shape)}"
         )
+    if self.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise Unsupported(f"webgpu: nll_loss of {self.dtype}")
 
 
 @custom("nll_loss_forward", "nll_loss2d_forward")
