@@ -23,7 +23,8 @@ from .rows import single_rows
 from .scans import leave_long_ones
 
 _PARTS = (
-    "frontend/graphs", "kernels/compiled", "kernels/text", "kernels/lib", "ops/conv", "ops/matmul", "ops/pointwise",
+    "frontend/graphs", "kernels/compiled", "kernels/text", "kernels/lib", "ops/attention", "ops/conv", "ops/matmul",
+    "ops/pointwise",
 )  # fmt: skip
 
 
