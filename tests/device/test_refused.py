@@ -325,12 +325,13 @@ def test_outer_products_into_another_place():
         both(lambda d, out=out: torch.addr(torch.eye(3).to(d), ones.to(d), ones.to(d), alpha=2, out=out.to(d)))
 
 
-@pytest.mark.parametrize("name", ["lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("name", ["lt", "le", "gt", "ge", "maximum", "minimum", "fmax", "fmin"])
 @pytest.mark.parametrize("count", [0, 2])
 def test_complex_numbers_have_no_order(name, count):
     ours, theirs = refused(lambda d: getattr(torch, name)(*[torch.ones(count, dtype=torch.complex64, device=d)] * 2))
     assert ours == theirs
-    refused(lambda d: getattr(torch.ones(count, dtype=torch.complex64, device=d), name)(1.0))
+    if len(name) == 2:
+        refused(lambda d: getattr(torch.ones(count, dtype=torch.complex64, device=d), name)(1.0))
 
 
 def test_ranges_of_complex_numbers():
@@ -890,7 +891,8 @@ def test_one_weight_of_lerp_may_have_another_dtype(dtype):
 )
 def test_sizes_and_dtypes_that_do_not_fit(call):
     ours, theirs = refused(call)
-    if "mvlgamma" not in theirs:  # the CPU names the two dtypes the other way round
+    # The CPU names the two dtypes the other way round, and torch before 2.13 had other words for a margin's target.
+    if "mvlgamma" not in theirs and "inconsistent target size" not in theirs:
         assert ours == theirs
 
 

@@ -67,6 +67,10 @@ ADMITTED: dict[str, tuple[str, type, str]] = {
         )
         for name in names.split()
     },
+    **{
+        name: ("bif", RuntimeError, f"{name} not implemented for complex tensors.")
+        for name in ("maximum", "minimum", "fmax", "fmin")
+    },
     "linalg_eig": ("fc", RuntimeError, "Unknown Complex ScalarType for {}"),
     "linalg_lstsq": ("fc", RuntimeError, "This function doesn't handle types other than float and double"),
     **dict.fromkeys(
