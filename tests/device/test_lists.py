@@ -51,7 +51,8 @@ CALLS = {
 def test_functional(name, dtype):
     columns = [tensors(seed, dtype=dtype) for seed in range(3)]
     expected = CALLS[name](*columns)
-    count, got = dispatches(lambda: CALLS[name](*on_device(columns)))
+    moved = on_device(columns)
+    count, got = dispatches(lambda: CALLS[name](*moved))
     check(got, expected, 1e-5 if dtype is torch.float32 else 1e-2)
     assert count < len(SHAPES) or caps().kind == "cpu"
 
@@ -281,6 +282,12 @@ def test_what_is_known_of_tensors_belongs_to_the_adapter(monkeypatch):
     own = gpu().caps
     monkeypatch.setattr(gpu(), "caps", replace(own, kind="gpu" if own.kind == "cpu" else "cpu"))
     assert texts().isdisjoint(before)
+
+
+def test_numbers_are_refused_in_their_order():
+    for device in ("cpu", "webgpu"):
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            torch._foreach_minimum_([torch.ones(2, dtype=torch.int8, device=device) for _ in range(2)], [2.5, 2j])
 
 
 @pytest.mark.parametrize("number", [1 + 2j, [1.0, 2j]], ids=str)

@@ -51,9 +51,6 @@ def _check_order(name: str, tensors: list, other) -> None:
     """Complex numbers have none."""
     found = next((t for t in tensors if t.is_complex()), None)
     if found is None:
-        numbers = other if isinstance(other, (list, tuple)) else (other,)
-        if any([isinstance(number, complex) for number in numbers]):
-            raise NotImplementedError("clamp is not supported for complex types")
         return
     if isinstance(other, (list, tuple)) and isinstance(other[0], torch.Tensor):
         for pair in zip(tensors, other):
@@ -113,6 +110,8 @@ def _listed(entry, overload, single):
         results = []
         for row in rows:
             inputs, scalars = row[:n_in], (*row[n_in:], *missing)
+            if entry.aten in _ORDERS and isinstance(inputs[1], complex):
+                raise NotImplementedError("clamp is not supported for complex types")
             if entry.check is not None:
                 entry.check(inputs, scalars)
             try:
