@@ -106,29 +106,44 @@ def choices(product: Product, caps: Caps) -> list[Choice]:
     q = _turned(product)
     if not _plain(q, caps):
         return []
-    classes = class_of(q.a, q.m, q.k) + class_of(q.b, q.n, q.k)
-    usual = _tile(q, classes, caps)[0]
+    usual = _tile(q, class_of(q.a, q.m, q.k) + class_of(q.b, q.n, q.k), caps)[0]
     if usual is None:
         return []
     if caps.kind == "cpu":
         others = [tile for tile in tiles.CPU if tile.bm <= _power(q.m) and tile is not usual]
         return [Choice("tiled", tile) for tile in (usual, *others)]
-    found = _estimates(q, classes, caps, "tiled")
+    table = tiles.tuning()
+    rows, halved = tiles.candidates(table.tiles, tiles.CANDIDATES), tiles.candidates(table.halves, tiles.HALVES)
+    return [choice for _, choice in sorted(_priced(q, caps, rows, halved))]
+
+
+def microseconds(product: Product, caps: Caps) -> float | None:
+    """What a product on a GPU should take; None where that is not known, as of few rows."""
+    q = _turned(product)
+    if not _plain(q, caps) or _tile(q, class_of(q.a, q.m, q.k) + class_of(q.b, q.n, q.k), caps)[0] is None:
+        return None
+    table = tiles.tuning()
+    return min([cost for cost, _ in _priced(q, caps, table.tiles, table.halves)])
+
+
+def _priced(q: Product, caps: Caps, rows: tuple, halved: tuple) -> list[tuple[float, Choice]]:
+    """The ways of a product with these tiles, and the microseconds that each should take."""
+    classes = class_of(q.a, q.m, q.k) + class_of(q.b, q.n, q.k)
+    found = _estimates(q, classes, caps, "tiled", rows)
     if padded.serves(q, classes) and (copied := padded.padded(q, classes, caps)) is not None:
         found = [(cost * padded.ODD ** padded.odd(classes), choice) for cost, choice in found]
-        made = _estimates(copied.product, copied.classes, caps, "padded")
+        made = _estimates(copied.product, copied.classes, caps, "padded", rows)
         found += [(cost + padded.cost(copied), choice) for cost, choice in made]
     if halves.serves(q, caps):
         found = [(cost * NARROW, choice) for cost, choice in found]
-        rows = halves.rows(caps, tiles.candidates(tiles.tuning().halves, tiles.HALVES))
-        found += [(halves.cost(q, t), Choice("halves", t)) for t in rows]
-    return [choice for _, choice in sorted(found)]
+        found += [(halves.cost(q, t), Choice("halves", t)) for t in halves.rows(caps, halved)]
+    return found
 
 
-def _estimates(q: Product, classes: str, caps: Caps, way: str) -> list[tuple[float, Choice]]:
+def _estimates(q: Product, classes: str, caps: Caps, way: str, rows: tuple) -> list[tuple[float, Choice]]:
     """Each tile with the parts of k that suit it, and the microseconds that should take."""
-    rows = _rows(q, classes, caps, tiles.candidates(tiles.tuning().tiles, tiles.CANDIDATES))
-    found = [tiles.choose([t], q.m, q.n, q.k, q.outer * q.inner) for t in rows]
+    fitting = _rows(q, classes, caps, rows)
+    found = [tiles.choose([t], q.m, q.n, q.k, q.outer * q.inner) for t in fitting]
     return [(cost, Choice(way, tile, parts)) for cost, tile, parts in found]
 
 

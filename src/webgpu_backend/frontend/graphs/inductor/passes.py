@@ -13,6 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 import webgpu_backend
 
 from ....plan import caps
+from .alike import join_alike
 from .attention import finish_attention
 from .convolutions import finish_convolutions
 from .epilogues import finish_products
@@ -157,6 +158,8 @@ def before_lowering(graph: torch.fx.Graph) -> None:
     finish_attention(graph)
     finish_convolutions(graph)
     finish_products(graph)
+    if caps().kind == "gpu":
+        join_alike(graph)
 
 
 class Passes(CustomGraphPass):
