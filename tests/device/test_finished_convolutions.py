@@ -57,7 +57,7 @@ def small_winograd(monkeypatch):
 def finished(x, w, bias, factor, other, how):
     """On the device: relu((conv + bias) * factor) + other, the first of them rounded."""
     rounded = ROUNDED[x.dtype].format
-    after = f"t0 = {rounded('r + e0')}; t1 = {rounded('t0 * e1')}; t2 = where(t1 < 0, 0, t1); t2 + d"
+    after = f"t0 = {rounded('r + e0')}; t1 = {rounded('t0 * e1')}; t2 = max(t1, 0); t2 + d"
     table = torch.stack([bias, factor], 1).to(D)
     return torch.ops.webgpu_backend.finished_convolution(x.to(D), w.to(D), table, other.to(D), *how, after)
 

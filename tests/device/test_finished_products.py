@@ -93,11 +93,22 @@ def test_gates():
     check(lambda x, v, w: [F.silu(F.linear(x, v)) * F.linear(x, w)], x, v, w, kernels=2)
 
 
+def positive(x):
+    return torch.where(x < 0, 0.0, x)
+
+
 def test_special_values():
     x = torch.tensor([[float("inf"), 1.0], [float("nan"), 2.0], [-1e30, 0.0], [1e-30, -3.0]])
     w = torch.eye(2)
     with torch.no_grad():
-        for act in (F.relu, F.silu, torch.tanh):
+        for act in (
+            F.relu,
+            F.silu,
+            torch.tanh,
+            positive,
+            lambda x: F.threshold(x, 0, 0),
+            lambda x: F.leaky_relu(x, 0.1),
+        ):
             found = torch.compile(lambda x, w: act(x @ w) + 1)(x.to(D), w.to(D)).cpu()
             torch.testing.assert_close(found, act(x @ w) + 1, equal_nan=True)
 

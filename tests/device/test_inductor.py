@@ -188,6 +188,7 @@ def test_special_values_come_through():
     y = x.roll(3)
     check(lambda x, y: (x * y, x.exp(), x.sqrt(), x.maximum(y), x > y, x.isnan(), x.relu(), torch.atan2(x, y)), x, y)
     check(lambda x, y: (x.max(), x.min(), x.sum(), x.argmax(), (x > y).any()), x, y)
+    check(lambda x, y: (torch.where(x < 0, 0.0, x), torch.where(x > y, x, y), F.threshold(x, 1, 1), F.relu6(x)), x, y)
 
 
 DTYPES = [torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]

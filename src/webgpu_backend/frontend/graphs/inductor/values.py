@@ -20,7 +20,7 @@ from ....plan import caps
 SOURCES = {
     "add": "a + b", "sub": "a - b", "mul": "a * b", "mul_rn": "a * b", "truediv": "a / b", "div_rn": "a / b",
     "int_truediv": "float(a) / float(b)", "floordiv": "a // b", "truncdiv": "trunc_divide(a, b)", "pow": "a ** b",
-    "remainder": "a % b", "mod": "fmod(a, b)", "square": "a * a", "relu": "where(a < 0, 0, a)",
+    "remainder": "a % b", "mod": "fmod(a, b)", "square": "a * a",
     "and_": "a & b", "or_": "a | b", "xor": "a ^ b", "lshift": "a << b", "rshift": "a >> b", "round": "round(a)",
     "bitwise_and": "a & b", "ldexp": "ldexp(a, int(b))", "nextafter": "nextafter(a, b)", "where": "where(a, b, c)",
 }  # fmt: skip
@@ -116,8 +116,13 @@ def _pointwise(name: str):
             raise NotImplementedError(f"webgpu: no expression for {name}")
         return apply(name, source, args, computed(getattr(_dtypes, name)(*args)))
 
+    def comparison(a, b) -> CSEVariable:
+        found = operation(a, b)
+        V.kernel.compared[str(found)] = (str(a), str(b))
+        return found
+
     operation.__name__ = name
-    return staticmethod(operation)
+    return staticmethod(comparison if name in ("lt", "gt", "le", "ge") else operation)
 
 
 # What is no operation on values, or stands in the class below.
@@ -215,8 +220,12 @@ class Values(_Table):
     def where(condition, a, b) -> CSEVariable:
         dtype = computed(_dtypes.where(condition, a, b))
         target = carrier_of(dtype)
-        test = as_carrier(condition, "bool")
-        return named(f"select({as_carrier(b, target)}, {as_carrier(a, target)}, {test})", dtype)
+        test, no, yes = as_carrier(condition, "bool"), as_carrier(b, target), as_carrier(a, target)
+        if target == "f32":
+            # Drivers make a maximum, which knows no NaN, of `select(a, 0.0, a < 0.0)`.
+            again = [str(x) for x in (a, b) if str(x) in V.kernel.compared.get(str(condition), ())]
+            test = " && ".join([test, *[f"!f32_isnan({x})" for x in again]])
+        return named(f"select({no}, {yes}, {test})", dtype)
 
     @staticmethod
     def fma(a, b, c) -> CSEVariable:
