@@ -24,7 +24,7 @@ def test_two_devices():
 
 # Which device is opened first, and is alone for a while, must not matter.
 FIRST = """
-import torch
+import torch, webgpu_backend
 {first}
 x = torch.arange(4.0, device="webgpu")
 assert x.device.index == {index}, x.device

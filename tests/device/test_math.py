@@ -471,4 +471,6 @@ def test_ldexp_is_exact_where_the_power_is_not_a_float(dtype):
         for kind in (torch.int64, torch.int32):
             at = torch.full(x.shape, exponent, dtype=kind)
             expected, found = torch.ldexp(x, at), torch.ldexp(x.to("webgpu"), at.to("webgpu")).cpu()
+            if not keeps_denormals():
+                expected[expected.abs() < float(NORMAL)] = 0
             assert found.dtype == expected.dtype and torch.equal(expected.nan_to_num(7), found.nan_to_num(7))

@@ -311,10 +311,10 @@ def test_out_and_inplace():
 
 
 def test_transposed_operands_are_not_copied():
-    a, b = torch.randn(16, 8, device="cpu").to("webgpu"), torch.randn(4, 16).to("webgpu")
+    a, b, bias = (torch.randn(shape).to("webgpu") for shape in ((16, 8), (4, 16), (4,)))
     before = stats()["dispatches"]
     torch.mm(a.t(), b.t())
-    torch.nn.functional.linear(a.t(), b, torch.ones(4).to("webgpu"))
+    torch.nn.functional.linear(a.t(), b, bias)
     assert stats()["dispatches"] - before == 2
 
 

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tests.device._compare import keeps_denormals
+
 D = "webgpu"
 CASES = {
     torch.uint8: ([0, 1, 5, 200, 255], (-1, -3, 255, 256, 300, -300)),
@@ -95,7 +97,7 @@ def test_operands_that_torch_refuses():
 
 def test_equal_legs_are_a_quarter_turn():
     """To the last bit, also where both are infinite."""
-    values = torch.tensor([float("inf"), 1.0, 0.3, 1e-40, 3e38])
+    values = torch.tensor([float("inf"), 1.0, 0.3, 1e-40 if keeps_denormals() else 1e-37, 3e38])
     x, y = torch.cat([values, -values]), torch.cat([values, values])
     for a, b in ((x, y), (y, x), (x, -y)):
         assert torch.equal(torch.atan2(a.to(D), b.to(D)).cpu(), torch.atan2(a, b))

@@ -164,9 +164,10 @@ def test_of_spectra(order):
             call, given = partial(getattr(torch.fft, name), dim=dims), x.permute(order)
             same(call, given)
             given = given.to(D)
-            with mode:
-                faked = call(mode.from_tensor(given))
-            assert strides(faked) == strides(call(given))
+            if torch.__version__ >= (2, 13):  # before, torch said that they lie by rows
+                with mode:
+                    faked = call(mode.from_tensor(given))
+                assert strides(faked) == strides(call(given))
 
 
 def test_graphs_know_the_strides_of_convolutions():
