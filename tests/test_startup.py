@@ -294,21 +294,17 @@ FIRST = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def results() -> dict[str, tuple[int, str]]:
+def test_the_first_thing_that_a_program_does():
+    """One test, so that workers of pytest do not each start all of these processes."""
     codes = {name: textwrap.dedent(code) for name, code in FIRST.items()}
     done = subprocess.run([sys.executable, "-c", DRIVER], input=json.dumps(codes), capture_output=True, text=True,
                           timeout=600)  # fmt: skip
     if "cannot fork" in done.stderr:
         needs.missing("this system cannot fork")
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.mark.parametrize("name", FIRST)
-def test_the_first_thing_that_a_program_does(results, name):
-    status, output = results[name]
-    assert status == 0, output
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert results.keys() == FIRST.keys()
+    assert not (wrong := {name: output for name, (status, output) in results.items() if status}), wrong
 
 
 def run(code: str, *options: str, **env: str) -> subprocess.CompletedProcess:

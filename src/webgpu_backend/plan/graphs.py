@@ -29,11 +29,12 @@ class _Held:
     """The plan of a call whose arguments are at these places. It holds while they look as they did, which `guards`
     compares at once, and the pool has put no other block there."""
 
-    __slots__ = ("plan", "bound", "guards", "generation", "tapes", "ends")
+    __slots__ = ("plan", "bound", "alone", "guards", "generation", "tapes", "ends")
 
-    def __init__(self, plan: Plan, tensors: list, bound: list):
+    def __init__(self, plan: Plan, tensors: list, bound: list, arguments: int):
         self.plan = plan
         self.bound = bound
+        self.alone = arguments == len(tensors)  # no sizes among them
         self.guards = T.Guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
         self.generation = T.generation()
         self.tapes = Tapes(plan, len(bound))
@@ -68,7 +69,7 @@ def planned_graph(function: Callable, apart: tuple[int, ...] = (), fewer: Callab
         places = _places(args)
         known = held.get(places)
         if known is not None and not runtime.several:
-            tensors = [a for a in args if isinstance(a, torch.Tensor)]
+            tensors = args if known.alone else [a for a in args if isinstance(a, torch.Tensor)]
             if known.still(tensors):
                 try:
                     with called():
@@ -89,7 +90,7 @@ def planned_graph(function: Callable, apart: tuple[int, ...] = (), fewer: Callab
             if not plan.written or [bound[i].nbytes for i in plan.written] == list(plan.ends):
                 if len(held) >= _MOST_HELD:
                     held.clear()
-                held[places] = _Held(plan, tensors, bound)
+                held[places] = _Held(plan, tensors, bound, len(args))
                 try:
                     with called():
                         return execute(plan, bound[:], tensors, b"", draws)

@@ -263,9 +263,8 @@ class Results:
         self.counted = counted
 
     def of(self, plan: Plan, tensors, made: list):
-        if self.counted:
-            for i in plan.written:
-                increment_version(tensors[i])
+        if self.counted and plan.written:
+            increment_version([tensors[i] for i in plan.written])
         all_ = [*tensors, *made]
         found = [self._one(place, all_, len(tensors)) for place in self.places]
         return found[0] if self.kind is None else self.kind(found)

@@ -118,7 +118,7 @@ def _pointwise(name: str):
 
     def comparison(a, b) -> CSEVariable:
         found = operation(a, b)
-        V.kernel.compared[str(found)] = (str(a), str(b))
+        V.kernel.compared.update({str(found): (str(a), str(b))})
         return found
 
     operation.__name__ = name
