@@ -173,7 +173,9 @@ def mask_kind(mask: DType | None) -> str:
     return "" if mask is None else "bool" if mask.name == "bool" else "add"
 
 
-def interface(mode: str, dtype: DType, mask: DType | None, caps: Caps, split: bool = False):
+def interface(
+    mode: str, dtype: DType, mask: DType | None, caps: Caps, split: bool = False
+) -> tuple[list[str], list[Binding]]:
     """Parameter fields, and bindings without the outputs."""
     fields = ["l", "n", "s", "e4", "v4", "heads", "ratio", "blocks", "sequences"]
     fields += ["splits", "chunk"] if split else []

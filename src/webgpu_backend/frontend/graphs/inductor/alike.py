@@ -10,12 +10,12 @@ from ....kernels.matmul.product import Matrix, Product
 from ....kernels.matmul.tiles import tuning
 from ....ops.matmul import alike  # noqa: F401  defines the operator
 from ....plan import caps
+from .epilogues import VIEWS
 from .nodes import call
 from .products import FLOATS
 
 aten, ours = torch.ops.aten, torch.ops.webgpu_backend
 MOST = 0.9  # of the time that they would take one by one: estimates are not exact
-_VIEWS = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
 
 
 def join_alike(graph: Graph) -> None:
@@ -42,7 +42,7 @@ def _key(node: Node) -> tuple | None:
     weight = _weight(b)
     if weight is None or not weight.meta["val"].is_contiguous() or any([x.meta["val"].dim() != 1 for x in c]):
         return None
-    while a.target in _VIEWS:
+    while a.target in VIEWS:
         a = a.args[0]
     return a, values[0].shape, values[1].shape, values[0].dtype, bool(c)
 

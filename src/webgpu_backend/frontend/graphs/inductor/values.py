@@ -223,8 +223,9 @@ class Values(_Table):
         test, no, yes = as_carrier(condition, "bool"), as_carrier(b, target), as_carrier(a, target)
         if target == "f32":
             # Drivers make a maximum, which knows no NaN, of `select(a, 0.0, a < 0.0)`.
-            again = [str(x) for x in (a, b) if str(x) in V.kernel.compared.get(str(condition), ())]
-            test = " && ".join([test, *[f"!f32_isnan({x})" for x in again]])
+            compared = V.kernel.compared.get(str(condition), ())
+            again = [x for x in (a, b) if isinstance(x, CSEVariable) and str(x) in compared]
+            test = " && ".join([test, *[f"!f32_isnan({x})" for x in again if carrier_of(x.dtype) == "f32"]])
         return named(f"select({no}, {yes}, {test})", dtype)
 
     @staticmethod
