@@ -6,6 +6,8 @@ from functools import wraps
 
 import torch
 
+from .pointwise.promotion import common_dtype
+
 _NAMES = {
     torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.bfloat16: "BFloat16",
     torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
@@ -41,6 +43,12 @@ ADMITTED: dict[str, tuple[str, type, str]] = {
             ("f", "frac_cpu", "frac"),
             ("fc", "lerp_kernel_tensor", "lerp"),
             ("bif", "xlogy_cpu", "xlogy"),
+            ("bif", "xlog1py_cpu", "special_xlog1py"),
+            ("fc", "logaddexp_cpu", "logaddexp"),
+            ("f", "logaddexp2_cpu", "logaddexp2"),
+            ("ifc", "pow", "pow"),
+            ("f", "igamma_cpu", "igamma"),
+            ("f", "igammac_cpu", "igammac"),
             ("f", "mse_cpu", "mse_loss"),
             ("f", "smooth_l1_cpu", "smooth_l1_loss"),
             ("f", "huber_cpu", "huber_loss"),
@@ -86,32 +94,31 @@ def _kind(dtype: torch.dtype) -> str:
     return "c" if dtype.is_complex else "f" if dtype.is_floating_point else "b" if dtype is torch.bool else "i"
 
 
-def check(name: str, args) -> None:
-    """Raises for a first tensor of a dtype that the CPU refuses."""
+def check(name: str, dtype: torch.dtype) -> None:
+    """Raises for a dtype that the CPU refuses."""
     kinds, error, words = ADMITTED[name]
-    dtype = next(x.dtype for x in args if isinstance(x, torch.Tensor))
     if _kind(dtype) not in kinds:
         raise error(words.format(scalar_name(dtype)))
 
 
 def checked(name: str, function: Callable) -> Callable:
-    """The function of an operator, checking first."""
+    """The function of an operator, checking its first tensor first."""
 
     @wraps(function)
     def call(*args, **kwargs):
-        check(name, (*args, *kwargs.values()))
+        check(name, next(x.dtype for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)))
         return function(*args, **kwargs)
 
     return call if name in ADMITTED else function
 
 
 def admitting(name: str, admit: Callable | None) -> Callable | None:
-    """What an elementwise entry asks of its inputs, with this."""
+    """What an elementwise entry asks of its inputs, with this: which dtype they have in common."""
     if name not in ADMITTED:
         return admit
 
     def both(inputs: tuple) -> None:
-        check(name, inputs)
+        check(name, common_dtype(*inputs))
         if admit is not None:
             admit(inputs)
 

@@ -61,7 +61,8 @@ class Elementwise:
         inputs, scalars = self.split_args(args)
         shape = self._fit(inputs, outs, inplace)
         if 0 in shape:
-            self._check_cast(inputs, outs)
+            self.check_into(inputs, outs, inplace)
+            self._check_kernel(inputs, outs)
             return outs[0] if len(outs) == 1 else outs
         inputs, aliases = self._aliases(inputs, outs)
         key = (
@@ -208,6 +209,8 @@ class Elementwise:
             if inplace:
                 step.bindings = tuple([i if i < arguments else i - arguments for i in step.bindings])
             plan.steps = (step,)
+        else:
+            self._check_kernel(inputs, plan.outputs if outs is None else outs)
         cache.keep(table, key, run.finish(plan, arguments))
         return plan
 
@@ -244,6 +247,15 @@ class Elementwise:
         if compute not in T.DTYPES or result not in T.DTYPES:
             raise Unsupported(f"webgpu: {self.aten} has no kernel for {compute}")
         return compute, result
+
+    def _check_kernel(self, inputs, outs) -> None:
+        """Raises where there is none for these dtypes: what is refused is refused of tensors without elements too."""
+        compute = T.STORED[self._dtypes(inputs)[0]]
+        views = [None if _is_scalar(x) else View(T.STORED[x.dtype], (1,), (1,)) for x in inputs]
+        out_views = [View(T.STORED[o.dtype], (1,), (1,)) for o in outs]
+        elementwise.plan(
+            self.entry.spec, compute, views, out_views, [True] * len(outs), [None] * len(views), caps()
+        )  # fmt: skip
 
     def _check_devices(self, inputs) -> None:
         for x in inputs:
