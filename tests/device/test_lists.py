@@ -299,3 +299,21 @@ def test_complex_numbers_are_no_bounds(name, number):
             getattr(torch, f"_foreach_{name}")([torch.ones(2, device=device), torch.ones(3, device=device)], number)
         said.append(str(raised.value))
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [torch.ones(4)[::2], torch.tensor([[0.0, 1], [2, 3]])[:, 1], torch.ones(3), torch.ones(()), torch.ones(1, 2)],
+)
+@pytest.mark.parametrize("function", [torch._foreach_addcmul, torch._foreach_addcdiv])
+def test_numbers_in_a_tensor_are_checked_as_on_the_cpu(function, numbers):
+    messages = []
+    for device in ("cpu", D):
+        tensors = [torch.ones(2, device=device) for _ in range(2)]
+        with pytest.raises(RuntimeError) as raised:
+            function(tensors, tensors, tensors, numbers)
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+    tensors = [torch.ones(2, device=D) for _ in range(2)]
+    with pytest.raises(RuntimeError, match="Expected scalars to be on CPU, got webgpu:0 instead."):
+        function(tensors, tensors, tensors, torch.ones(2, device=D))

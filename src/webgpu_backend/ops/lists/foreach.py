@@ -28,6 +28,10 @@ def _check(lists: list) -> None:
 def _numbers(name: str, value, count: int):
     """An argument; a list of numbers, or numbers in a tensor, checked as torch does."""
     if name == "scalars" and isinstance(value, torch.Tensor):
+        if not value.is_cpu:
+            raise RuntimeError(f"Expected scalars to be on CPU, got {value.device} instead.")
+        if not value.is_contiguous():
+            raise RuntimeError("Expected scalars to be contiguous.")
         if value.dim() != 1:
             raise RuntimeError(f"Expected packed scalar Tensor to be of dimension 1. Got {value.dim()} instead.")
         if len(value) != count:
