@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.device._compare import close, gradients
+from tests.device._compare import D, close, gradients, same
 from webgpu_backend.runtime.gpu import gpu
 
 DTYPES = [torch.float32, torch.complex64]
@@ -265,3 +265,16 @@ def test_renorm():
     same_error(lambda t: torch.renorm(t, 0, 0, 1.0), torch.ones(2, 2))
     same_error(lambda t: torch.renorm(t, 2, 0, -1.0), torch.ones(2, 2))
     same_error(lambda t: torch.renorm(t, 2, 0, 1.0), torch.ones(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+@pytest.mark.parametrize(("coefficients", "shape"), [((1, 3), (2, 2)), ((5, 3), (100, 7)), ((3, 1), (2, 3, 4))])
+def test_linear_combinations_are_added_to_an_output(dtype, coefficients, shape):
+    c, x = torch.rand(coefficients), torch.rand(coefficients[1], *shape, dtype=dtype)
+    same(torch._compute_linear_combination, x, c, tolerance=1e-5)
+    expected, out = (torch.ones(coefficients[0], *shape, dtype=dtype, device=d) for d in ("cpu", D))
+    torch._compute_linear_combination(x, c, out=expected)
+    assert torch._compute_linear_combination(x.to(D), c.to(D), out=out) is out
+    close(out, expected, 1e-5)
+    with pytest.raises(RuntimeError):
+        torch._compute_linear_combination(torch.rand((), device=D), torch.rand(2, 2, device=D))

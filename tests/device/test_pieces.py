@@ -26,6 +26,12 @@ def small_bindings():
     device.caps = queue.caps = own
 
 
+def _definite(v):
+    """100 matrices that have all factors."""
+    a = v.reshape(4, 25, 20, 20)
+    return a @ a.mT + torch.eye(20, device=v.device)
+
+
 def samples():
     torch.manual_seed(0)
     rows = torch.randn(200, 200)  # 160 kB
@@ -71,6 +77,10 @@ SPLIT = {
         F.conv2d(r[None, None, :90, :90], r[:8, :9].reshape(8, 1, 3, 3), r[0, :8]),
         F.interpolate(r.reshape(16, 1, 50, 50), scale_factor=2, mode="bilinear"), F.unfold(r.reshape(16, 1, 50, 50), 2),
         F.avg_pool2d(r.reshape(16, 50, 50), 3), torch.fft.rfft(r), F.pixel_shuffle(r.reshape(1, 4, 100, 100), 2),
+    ),
+    "factors": lambda r, v, i, n: (
+        torch.linalg.inv(_definite(v)), *torch.linalg.lu_factor(_definite(v)), torch.linalg.cholesky(_definite(v)),
+        torch.linalg.det(_definite(v)), *torch.linalg.slogdet(_definite(v)),
     ),
     "loss": lambda r, v, i, n: (F.cross_entropy(r, i[:200]), F.mse_loss(r, r.t())),
     "batch_norm": lambda r, v, i, n: F.batch_norm(r, None, None, training=True),
@@ -194,3 +204,12 @@ def test_pools_keep_the_layout(small_bindings, pool, last):
     for theirs, ours in zip(*found):
         assert ours.stride() == theirs.stride()
         torch.testing.assert_close(ours.detach().cpu(), theirs.detach(), rtol=1e-5, atol=1e-4)
+
+
+def test_the_matrix_that_has_no_inverse_is_named_by_its_place(small_bindings):
+    a = torch.eye(20).repeat(100, 1, 1)
+    a[77, 3, 3] = 0
+    for device in ("cpu", "webgpu"):
+        for call in (torch.linalg.inv, lambda x: torch.linalg.inv_ex(x, check_errors=True), torch.linalg.cholesky):
+            with pytest.raises(torch.linalg.LinAlgError, match=r"\(Batch element 77\)"):
+                call(a.to(device))

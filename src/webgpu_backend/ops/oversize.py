@@ -64,6 +64,19 @@ def by_batches(overload, *args, **kwargs):
     return apply(overload, args, kwargs, dims, 0)
 
 
+def by_matrices(overload, A, *rest, check_errors=False, **kwargs):
+    """A batch of matrices, of which the kernel says for each whether it could be factored: checked in the end, by its
+    place in the whole batch."""
+    free = other(A, A.dim() - 1, A.dim() - 2)
+    if free is None:
+        return NotImplemented
+    made = apply(overload, (A, *rest), kwargs, {0: free}, free)
+    if check_errors:
+        name = overload.name().removeprefix("aten::").replace("_", ".", 1)
+        torch.ops.aten._linalg_check_errors(made[-1], name, is_matrix=False)
+    return made
+
+
 def by_free_dimension(overload, self, dim, *rest):
     """Cut along a dimension that is none of those that the operator works along."""
     free = other(self, *(d % self.dim() for d in dim))

@@ -219,6 +219,22 @@ def _taylor(x: torch.Tensor) -> torch.Tensor:
     return result
 
 
+@custom("_compute_linear_combination")
+def linear_combination(input, coefficients):
+    """Sums of parts of the first dimension, weighted by rows of coefficients."""
+    if not input.dim() or not input.numel():
+        raise RuntimeError("Empty tensor not supported")
+    supported(input)
+    rows = coefficients.to(input.dtype) @ input.reshape(input.shape[0], -1)
+    return rows.reshape(-1, *input.shape[1:])
+
+
+@custom("_compute_linear_combination.out")
+def linear_combination_out(input, coefficients, *, out):
+    """Added to what is there, as torch does here alone."""
+    return out.add_(linear_combination(input, coefficients))
+
+
 # -- renorm
 
 

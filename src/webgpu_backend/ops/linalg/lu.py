@@ -5,6 +5,7 @@ import torch
 from ... import tensor as T
 from ...kernels.linalg.batches import BLOCK
 from ...plan import caps, planned
+from ..oversize import by_matrices
 from ..shape.copy import device_copy, fill
 from ..table import custom
 from .batches import (  # fmt: skip
@@ -47,7 +48,7 @@ def _cholesky(x, upper: bool) -> tuple[torch.Tensor, torch.Tensor]:
     return out, info
 
 
-@custom("linalg_cholesky_ex")
+@custom("linalg_cholesky_ex", oversize=by_matrices)
 def linalg_cholesky_ex(self, *, upper=False, check_errors=False):
     shaped(aten.linalg_cholesky_ex.default, self)
     out, info = _cholesky(self, upper)
@@ -75,7 +76,7 @@ def factored(x: torch.Tensor, pivot: bool = True):
     return out, pivots, info
 
 
-@custom("linalg_lu_factor_ex")
+@custom("linalg_lu_factor_ex", oversize=by_matrices)
 def linalg_lu_factor_ex(A, *, pivot=True, check_errors=False):
     shaped(aten.linalg_lu_factor_ex.default, A)
     lu, pivots, info = factored(A, pivot)
@@ -122,7 +123,7 @@ def _permutation_sign(pivots: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return (1 - 2 * odd).to(dtype)
 
 
-@custom("_linalg_det")
+@custom("_linalg_det", oversize=by_matrices)
 def linalg_det(A):
     shaped(aten._linalg_det.default, A)
     lu, pivots, _ = factored(A.mT if transposed_first(A) else A)
@@ -130,7 +131,7 @@ def linalg_det(A):
     return result, lu, pivots
 
 
-@custom("_linalg_slogdet")
+@custom("_linalg_slogdet", oversize=by_matrices)
 def linalg_slogdet(A):
     shaped(aten._linalg_slogdet.default, A)
     lu, pivots, _ = factored(A.mT if transposed_first(A) else A)

@@ -4,7 +4,7 @@ import torch
 
 from ... import tensor as T
 from ...plan import caps, planned
-from ..oversize import by_pairs
+from ..oversize import by_matrices, by_pairs
 from ..shape.copy import device_copy
 from ..table import custom
 from .batches import (
@@ -125,7 +125,7 @@ def linalg_solve_ex(A, B, *, left=True, check_errors=False):
     return x.squeeze(-1) if vector else x, lu, pivots, info
 
 
-@custom("linalg_inv_ex")
+@custom("linalg_inv_ex", oversize=by_matrices)
 def linalg_inv_ex(A, *, check_errors=False):
     shaped(aten.linalg_inv_ex.default, A)
     n = A.shape[-1]
