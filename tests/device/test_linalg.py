@@ -270,7 +270,7 @@ def test_renorm():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
 @pytest.mark.parametrize(("coefficients", "shape"), [((1, 3), (2, 2)), ((5, 3), (100, 7)), ((3, 1), (2, 3, 4))])
 def test_linear_combinations_are_added_to_an_output(dtype, coefficients, shape):
-    c, x = torch.rand(coefficients), torch.rand(coefficients[1], *shape, dtype=dtype)
+    c, x = torch.rand(coefficients, dtype=dtype.to_real()), torch.rand(coefficients[1], *shape, dtype=dtype)
     same(torch._compute_linear_combination, x, c, tolerance=1e-5)
     expected, out = (torch.ones(coefficients[0], *shape, dtype=dtype, device=d) for d in ("cpu", D))
     torch._compute_linear_combination(x, c, out=expected)
