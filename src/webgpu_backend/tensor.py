@@ -7,6 +7,7 @@ name of torch that this rests on is in this file or in `frontend/device.py`.
 
 import ctypes
 from array import array
+from collections.abc import Callable, Iterable
 from threading import get_ident
 
 import torch
@@ -418,6 +419,21 @@ def _read(tensor: torch.Tensor, address: int) -> None:
     start, nbytes = tensor.storage_offset() * item, tensor.numel() * item
     block = _real(block_of(tensor))
     block.pool.queue.read(block, start, address, nbytes)
+
+
+def read_later(tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """A function that waits for what a small dense tensor holds after all recorded work, while the device goes on with
+    what comes then. The tensor has a multiple of four bytes, and starts at one."""
+    item = tensor.element_size()
+    block = _real(block_of(tensor))
+    late = block.pool.queue.read_later(block, tensor.storage_offset() * item, tensor.numel() * item)
+    dtype, shape = tensor.dtype, tensor.shape
+    return lambda: torch.frombuffer(bytearray(late.wait()), dtype=dtype).reshape(shape)
+
+
+def places_of(tensors: Iterable[torch.Tensor]) -> tuple[int, ...]:
+    """Where tensors lie: something else when one has been given other memory."""
+    return tuple([tensor.data_ptr() for tensor in tensors])
 
 
 def write(tensor: torch.Tensor, host: torch.Tensor) -> None:

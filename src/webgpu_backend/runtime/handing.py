@@ -33,7 +33,7 @@ class Batch:
     """A batch that is recorded, and what came of it: what the library says where it refuses it, or where it cannot
     submit it."""
 
-    __slots__ = ("encoder", "passes", "log", "count", "refused", "unsubmitted")
+    __slots__ = ("encoder", "passes", "log", "count", "refused", "unsubmitted", "submitted")
 
     def __init__(self, encoder, passes: list, log: list, count: int):
         self.encoder = encoder
@@ -42,6 +42,7 @@ class Batch:
         self.count = count
         self.refused: tuple[str, str] | None = None
         self.unsubmitted: DeviceError | None = None
+        self.submitted = False
 
     def end(self, queue: Any) -> bool:
         """Ends and submits it; whether all went well."""
@@ -63,7 +64,8 @@ class Batch:
         _release_command(command)
         if late is not None:
             self.unsubmitted = classify(late[0], f"submitting a batch: {late[1]}")
-        return late is None
+        self.submitted = late is None
+        return self.submitted
 
 
 class Hand:
@@ -135,21 +137,32 @@ class Hand:
 
 def pass_on(queue: Any) -> None:
     """Has what is recorded submitted, by and by."""
-    hand = queue._hand
-    able = queue.hands_over and queue._opened and not queue._ring_used and queue.recording is None
-    if not able or queue._alone or queue.closed or queue.void:
+    if not queue._opened or not can_hand_over(queue):
         queue.flush()
-        return
+    else:
+        hand_over(queue)
+
+
+def can_hand_over(queue: Any) -> bool:
+    """Whether the thread may submit what is recorded."""
+    able = queue.hands_over and not queue._ring_used and queue.recording is None
+    return able and not (queue._alone or queue.closed or queue.void)
+
+
+def hand_over(queue: Any) -> Batch | None:
+    """The open batch, which the thread has now; None where it is submitted already."""
+    hand = queue._hand
     if hand._thread is None:
         hand.start()
     if len(hand.waiting) >= MOST_WAITING:
         hand.wait()
-    if queue.encoder is not None:
-        _hand_over(queue)
+    return None if queue.encoder is None else _hand_over(queue)
 
 
-def _hand_over(queue: Any) -> None:
-    queue._hand.give(_taken(queue))
+def _hand_over(queue: Any) -> Batch:
+    batch = _taken(queue)
+    queue._hand.give(batch)
+    return batch
 
 
 def _taken(queue: Any) -> Batch:

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ..program import Caps, Program, Step, Window
-from . import binding, budget, faults, handing, refusal, tape, transfer
+from . import binding, budget, faults, handing, late, refusal, tape, transfer
 from .blocks import Block, unbroken
 from .buffers import USAGE, Pool
 from .clock import Clock
@@ -460,6 +460,8 @@ class Queue:
 
     # -- copies between host and device
 
+    read_later = late.read_later
+
     def _is_used(self, block: Block) -> bool:
         for entry in self.log[self._looked :]:
             if entry.__class__ is tuple:
@@ -566,7 +568,7 @@ class Queue:
             lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, self._faults.handle, 0, staging, size, faults.BYTES)
         self._submit()
         if self.refused is not None:  # the copies too
-            self._transfer.small[wanted] = staging
+            self._transfer.keep(wanted, staging)
             self.raise_refused()
         status = self._status
         status[0] = 0
@@ -586,7 +588,7 @@ class Queue:
         ffi.memmove(target, mapped, nbytes)
         words = struct.unpack(f"<{faults.WORDS}I", ffi.buffer(mapped + size, faults.BYTES)) if watched else (0,)
         lib.wgpuBufferUnmap(staging)
-        self._transfer.small[wanted] = staging
+        self._transfer.keep(wanted, staging)
         if watched:
             self.watched.clear()
         if words[0]:

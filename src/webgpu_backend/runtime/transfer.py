@@ -86,7 +86,8 @@ class Transfer:
         self.queue = queue
         self.threads: ThreadPoolExecutor | None = None
         self.stages: dict[int, list[_Stage]] = {}
-        self.small: dict[int, Any] = {}  # buffers for short reads, by size
+        self.small: dict[int, list] = {}  # buffers for short reads, by size
+        self.late: list = []  # reads whose buffers are asked for: see `late`
 
     def upload(self, block: Any, offset: int, address: int, nbytes: int) -> None:
         """Host to device, after all that was submitted; the batch must be empty."""
@@ -120,11 +121,15 @@ class Transfer:
         wanted = 4096
         while wanted < size:
             wanted *= 8
-        found = self.small.pop(wanted, None)
-        if found is None:
-            usage = lib.WGPUBufferUsage_MapRead | lib.WGPUBufferUsage_CopyDst
-            found = self.queue.pool.create_buffer(wanted, usage)
-        return wanted, found
+        kept = self.small.get(wanted)
+        if kept:
+            return wanted, kept.pop()
+        usage = lib.WGPUBufferUsage_MapRead | lib.WGPUBufferUsage_CopyDst
+        return wanted, self.queue.pool.create_buffer(wanted, usage)
+
+    def keep(self, size: int, staging: Any) -> None:
+        """Takes such a buffer back, which is not mapped any more."""
+        self.small.setdefault(size, []).append(staging)
 
     def _stages(self, mode: int) -> list[_Stage]:
         found = self.stages.get(mode)

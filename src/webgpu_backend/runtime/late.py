@@ -1,0 +1,98 @@
+"""Reads that nobody waits for yet: a few bytes are on their way to the host while the device goes on with what was
+recorded after them. `Queue.read` waits until the device has nothing left to do, which then starts anew."""
+
+from time import sleep
+from typing import Any
+
+from .blocks import Block
+from .errors import DeviceError, DeviceLost
+from .handing import Batch, can_hand_over, hand_over
+from .native import NULL, checked, ffi, lib, raise_interrupt, when_mapped
+
+# Seconds between two looks. Others have the core meanwhile; who reads late is in no hurry.
+PAUSE = {"gpu": 5e-5, "cpu": 5e-4}
+
+
+class Late:
+    """What a block held at a point of the queue."""
+
+    __slots__ = ("queue", "size", "staging", "nbytes", "batch", "status", "info", "mapping", "value")
+
+    def __init__(self, queue: Any, size: int, staging: Any, nbytes: int):
+        self.queue = queue
+        self.size = size  # the class of the staging buffer
+        self.staging = staging
+        self.nbytes = nbytes
+        self.batch: Batch | None = None  # that has the copy, where another thread submits it
+        self.status = ffi.new("int *")
+        self.info = when_mapped(self.status)
+        self.mapping = False
+        self.value: bytes | None = None
+
+    def ask(self) -> bool:
+        """Whether the bytes are here. Does not wait."""
+        if self.value is not None:
+            return True
+        queue = self.queue
+        if queue.dead:
+            raise DeviceLost(queue.dead)
+        if not self.mapping and not self._map():
+            return False
+        lib.wgpuDevicePoll(queue.device, 0, NULL)
+        raise_interrupt()
+        if not self.status[0]:
+            return False
+        queue._transfer.late.remove(self)
+        if self.status[0] != lib.WGPUMapAsyncStatus_Success:
+            raise DeviceError(f"reading {self.nbytes} bytes: mapping failed with status {self.status[0]}")
+        mapped = lib.wgpuBufferGetConstMappedRange(self.staging, 0, self.nbytes)
+        self.value = bytes(ffi.buffer(ffi.cast("char *", mapped), self.nbytes))
+        lib.wgpuBufferUnmap(self.staging)
+        queue._transfer.keep(self.size, self.staging)
+        return True
+
+    def wait(self) -> bytes:
+        pause = PAUSE[self.queue.caps.kind]
+        while not self.ask():
+            sleep(pause)
+        return self.value
+
+    def _map(self) -> bool:
+        """Asks for the staging buffer, once the copy is submitted: work on a buffer that is asked for is refused."""
+        queue = self.queue
+        with queue.lock:
+            if self.batch is not None:
+                if queue._hand._stopped:
+                    queue._hand.wait()
+                if self.batch.refused is not None or self.batch.unsubmitted is not None:
+                    queue.raise_refused()
+                    raise DeviceError("what was to be read has been refused, with the batch that it was in")
+                if not self.batch.submitted:
+                    return False
+                self.batch = None
+            with checked(f"reading {self.nbytes} bytes"):
+                queue._transfer.late.append(self)  # what the library writes to is there until it has
+                self.mapping = True
+                lib.wgpuBufferMapAsync(self.staging, lib.WGPUMapMode_Read, 0, self.nbytes, self.info)
+        return True
+
+
+def read_later(queue: Any, block: Block, offset: int, nbytes: int) -> Late:
+    """A block's bytes as everything recorded so far leaves them; offset and nbytes are multiples of four. What is
+    recorded is submitted, where there is a thread for that by and by."""
+    with queue.lock:
+        if block.lost:
+            raise DeviceError(block.lost)
+        queue.raise_refused()
+        size, staging = queue._transfer.small_stage(nbytes)
+        late = Late(queue, size, staging, nbytes)
+        encoder = queue._open_encoder()
+        lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, block.handle, offset, staging, 0, nbytes)
+        queue.bytes_read += nbytes
+        if can_hand_over(queue):
+            late.batch = hand_over(queue)
+        else:
+            queue._submit()
+        if late.batch is None:
+            queue.raise_refused()  # the copy too
+    return late
