@@ -102,6 +102,7 @@ def fused(original: Callable, graph: torch.fx.GraphModule, inputs: list, kwargs:
     if len(where) > 1 or _flexible(graph):  # its code takes memory of one device, and has no template for FlexAttention
         return compile(graph, inputs)
     as_written = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    alike = [n.meta.get("example_value", x) for n, x in zip(_inputs(graph), inputs)]  # hold no memory
     global tracing
     outer, tracing = tracing, True
     try:
@@ -114,7 +115,7 @@ def fused(original: Callable, graph: torch.fx.GraphModule, inputs: list, kwargs:
 
     @cache
     def otherwise():
-        return compile(as_written, inputs)
+        return compile(as_written, alike)
 
     def call(*args):
         try:
