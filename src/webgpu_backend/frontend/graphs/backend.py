@@ -160,7 +160,10 @@ def by_inductor(graph: torch.fx.GraphModule, inputs: list):
     return fused(original, graph, inputs, {}) if concerns(graph, inputs) else original(graph, inputs)
 
 
-_TRACED = ("device/current.py", "integrations/encoder.py", "integrations/torchao.py", "quantized/modules.py")
+_TRACED = (
+    "device/current.py", "integrations/encoder.py", "integrations/generation.py", "integrations/torchao.py",
+    "quantized/modules.py",
+)  # fmt: skip
 
 
 def untraced(trace_rules):
