@@ -1,9 +1,13 @@
 """A language model's shape with weights of few bits beside float16, in one run: size, error, memory, tokens a second.
 
     python -m benchmarks.quantized [--shape 1b|small] [--formats float16,q4_k] [--tokens 32] [--compiled] [--json FILE]
+    python -m benchmarks.quantized --loop [--shape 1b|small] [--formats float16,q8_0,q4_0,q4_k] [--tokens 128]
     python -m benchmarks.quantized --kernels [--shape 1b|small]
 
 Weights are drawn at random: speed and memory do not depend on them, and the error is that of normally distributed ones.
+Tokens are those of transformers' `generate`, by `--loop` those of `webgpu_backend.generate`, where the GPU has the next
+token to do before the host has read the last one: the whole call with its prompt of 16 tokens, and what comes after the
+first token alone.
 `--kernels` times products of few rows on the GPU, beside a copy that moves as many bytes as the packed weights have.
 """
 
@@ -65,6 +69,22 @@ def tokens_a_second(model, tokens: int, compiled: bool) -> float:
     return tokens / statistics.median(taken)
 
 
+def tokens_of_the_loop(model, tokens: int) -> tuple[float, float]:
+    """Tokens a second: of whole calls, and after the first token."""
+    ids = torch.arange(1, 17, device=DEVICE)[None]
+    whole, after = [], []
+    for turn in range(6):
+        torch.webgpu.synchronize()
+        start = first = time.perf_counter()
+        for count, _ in enumerate(webgpu_backend.generate(model, ids, tokens, eos_token_id=None)):
+            first = time.perf_counter() if count == 0 else first
+        end = time.perf_counter()
+        if turn:  # the first compiles
+            whole.append(tokens / (end - start))
+            after.append((tokens - 1) / (end - first))
+    return statistics.median(whole), statistics.median(after)
+
+
 def bits_and_error(format: str) -> tuple[float, float]:
     """Bits of a weight, and the relative error of normally distributed ones."""
     if format == "float16":
@@ -77,7 +97,7 @@ def bits_and_error(format: str) -> tuple[float, float]:
     return held * 8 / layer.weight.numel(), error.item()
 
 
-def measure(shape: str, format: str, tokens: int, compiled: bool) -> dict:
+def measure(shape: str, format: str, tokens: int, compiled: bool, loop: bool) -> dict:
     bits, error = bits_and_error(format)
     gc.collect()
     torch.webgpu.empty_cache()
@@ -87,7 +107,10 @@ def measure(shape: str, format: str, tokens: int, compiled: bool) -> dict:
         webgpu_backend.quantize_(model, format)
     gc.collect()
     row = dict(format=format, bits=bits, error=error, mb=(torch.webgpu.memory_allocated() - before) / 1e6)
-    row["eager"] = tokens_a_second(model, tokens, False)
+    if loop:
+        row["call"], row["loop"] = tokens_of_the_loop(model, tokens)
+    else:
+        row["eager"] = tokens_a_second(model, tokens, False)
     if compiled:
         model.forward = torch.compile(model.forward)
         row["compiled"] = tokens_a_second(model, tokens, True)
@@ -166,22 +189,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", choices=SHAPES, default="small")
     parser.add_argument("--formats", default=",".join(FORMATS))
-    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--tokens", type=int)
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--loop", action="store_true")
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--json")
     options = parser.parse_args()
     print(f"{torch.webgpu.get_device_name()}, {options.shape}", flush=True)
     if options.kernels:
         return kernels(options.shape == "small")
-    print("format    bits  error     MB  of fp16  eager t/s  compiled t/s", flush=True)
+    tokens = options.tokens or (128 if options.loop else 32)
+    ways = {"call": "call t/s", "loop": "loop t/s"} if options.loop else {"eager": "eager t/s"}
+    ways |= {"compiled": "compiled t/s"} if options.compiled else {}
+    titles = "".join(f"{title:>14} {'of first':>8}" for title in ways.values())
+    print(f"{tokens} tokens\nformat    bits  error     MB  of first{titles}", flush=True)
     rows = []
     for format in options.formats.split(","):
-        rows.append(measure(options.shape, format, options.tokens, options.compiled))
+        rows.append(measure(options.shape, format, tokens, options.compiled, options.loop))
         row, first = rows[-1], rows[0]
-        compiled = f"{row['compiled']:13.1f}" if "compiled" in row else ""
-        size = f"{row['mb']:6.0f}  {row['mb'] / first['mb']:7.2f}"
-        print(f"{format:8}{row['bits']:6.2f}{row['error']:7.3f} {size}{row['eager']:11.1f}{compiled}", flush=True)
+        size = f"{row['mb']:6.0f}  {row['mb'] / first['mb']:8.2f}"
+        speeds = "".join(f"{row[way]:14.1f} {row[way] / first[way]:8.2f}" for way in ways)
+        print(f"{format:8}{row['bits']:6.2f}{row['error']:7.3f} {size}{speeds}", flush=True)
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:
                 json.dump(rows, file, indent=1)
