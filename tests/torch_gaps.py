@@ -86,8 +86,6 @@ MISSING: dict[tuple[str, str], str] = {
         "DispatchStub: missing kernel",
     ): "a check of indices that are said to be in order",
     ("", "nested \\(strided layout\\)"): "nested tensors of the old kind; jagged ones are here",
-    ("_refs_eye_DEV_float8", "Comparing"): "8-bit floats are compared by the CPU, counted",
-    ("torch__scaled_mm_DEV", "Comparing"): "8-bit floats are compared by the CPU, counted",
     ("", "quint8"): "quantized dtypes of the old kind",
     ("", "affine_quantized"): "quantized dtypes of the old kind",
     ("", "Quantized"): "quantized dtypes of the old kind",

@@ -87,3 +87,15 @@ def test_scaled_mm(kind, m, k, n, adapter_class):
     assert got.dtype == kind
     with pytest.raises(RuntimeError, match="scal"):
         torch._scaled_mm(a.to(D), b.to(D), torch.rand(m + 1, device=D), torch.rand(n, device=D))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_every_code_is_compared_with_every_other(kind):
+    codes = torch.arange(256, dtype=torch.uint8).view(kind)
+    x, y = codes[:, None].expand(256, 256).contiguous(), codes.expand(256, 256)
+    for compare in (torch.eq, torch.ne):
+        got = compare(x.to(D), y.contiguous().to(D))
+        assert got.device.type == D and torch.equal(got.cpu(), compare(x, y))
+    torch.testing.assert_close(codes[:100].to(D), codes[:100].to(D), rtol=0, atol=0)
+    with pytest.raises(NotImplementedError):
+        torch.lt(codes.to(D), codes.to(D))

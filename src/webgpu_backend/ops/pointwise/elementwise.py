@@ -244,6 +244,8 @@ class Elementwise:
         compute, result = promoted(promote, *joining)
         if promote == "complex_to_float" and result != compute:
             compute = next(x.dtype for x in joining if isinstance(x, _Tensor))
+        if self.aten in _EQUALITIES and compute in _EIGHT_BITS and not any([_is_scalar(x) for x in inputs]):
+            compute = torch.float32  # all that the CPU does with them; a number would be rounded to one of them first
         if compute not in T.DTYPES or result not in T.DTYPES:
             raise Unsupported(f"webgpu: {self.aten} has no kernel for {compute}")
         return compute, result
@@ -419,6 +421,8 @@ class Into(Calls):
         return args[-1]
 
 
+_EQUALITIES = ("eq", "ne", "isclose_same", "isclose_same_nan")
+_EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
 _FEW_BITS = (torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16)
 _OUT_DTYPE = {"i64": torch.int64, "i32": torch.int32, "f32": torch.float32}
 

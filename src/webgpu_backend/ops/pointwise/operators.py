@@ -314,6 +314,8 @@ _ISCLOSE = {
         ("_nan", _CLOSE.format("a", "b") + " or (isnan(a) and isnan(b))", {}),
         ("_complex", _CLOSE.format("a", "b"), _BOUNDS),
         ("_complex_nan", _CLOSE.format("a", "b") + " or (isnan(a) and isnan(b))", _BOUNDS),
+        ("_same", "a == b", {}),
+        ("_same_nan", "a == b or (isnan(a) and isnan(b))", {}),
         ("_whole", _CLOSE.format("float(a)", "float(b)"), dict.fromkeys(_BOUNDS, "f32")),
     )
 }
@@ -328,7 +330,8 @@ def isclose(self, other, rtol=1e-5, atol=1e-8, equal_nan=False):
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {bound:g}")
     if not (self.is_floating_point() or self.is_complex()):
         return _ISCLOSE["_whole"], (self, other), (rtol, atol)
-    kind = ("_complex" if self.is_complex() else "") + ("_nan" if equal_nan else "")
+    one_byte = self.dtype.itemsize == 1 and not rtol and not atol  # of which torch takes no sums
+    kind = ("_complex" if self.is_complex() else "_same" if one_byte else "") + ("_nan" if equal_nan else "")
     return _ISCLOSE[kind], (self, other), (rtol, atol)
 
 
