@@ -993,3 +993,12 @@ def test_halves_of_complex_numbers_are_warned_of_once():
     """
     done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["reflection", "replication"])
+def test_paddings_of_other_dimensions(kind, spatial):
+    pad = getattr(torch.ops.aten, f"{kind}_pad{spatial}d")
+    for dim in (1, spatial, spatial + 3):
+        ours, theirs = refused(lambda d: pad(torch.randn((4,) * dim, device=d), (2,) * 2 * spatial))
+        assert ours == theirs

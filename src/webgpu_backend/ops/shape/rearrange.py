@@ -306,7 +306,12 @@ def padded(self, pad, value=0):
 
 def _edge_pad(op: str, spatial: int, rule: str):
     def run(self, padding):
-        # torch's own checks, on the meta device.
+        if len(padding) == 2 * spatial and self.dim() - spatial not in (1, 2):
+            raise RuntimeError(
+                f"Expected {spatial + 1}D or {spatial + 2}D (batch mode) tensor with possibly 0 batch size and other "
+                f"non-zero dimensions for input, but got: {list(self.shape)}"
+            )
+        # torch's other checks, on the meta device.
         like = torch.empty(self.shape, dtype=self.dtype, device="meta")
         shape = list(getattr(torch.ops.aten, op)(like, padding).shape)
         self = self.resolve_conj().resolve_neg()
