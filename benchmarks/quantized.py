@@ -1,7 +1,7 @@
 """A language model's shape with weights of few bits beside float16, in one run: size, error, memory, tokens a second.
 
     python -m benchmarks.quantized [--shape 1b|small] [--formats float16,q4_k] [--tokens 32] [--compiled] [--json FILE]
-    python -m benchmarks.quantized --loop [--shape 1b|small] [--formats float16,q8_0,q4_0,q4_k] [--tokens 128]
+    python -m benchmarks.quantized --loop [--shape 1b|small] [--formats float16,q4_k] [--tokens 128] [--cache 256]
     python -m benchmarks.quantized --kernels [--shape 1b|small]
 
 Weights are drawn at random: speed and memory do not depend on them, and the error is that of normally distributed ones.
@@ -69,14 +69,15 @@ def tokens_a_second(model, tokens: int, compiled: bool) -> float:
     return tokens / statistics.median(taken)
 
 
-def tokens_of_the_loop(model, tokens: int) -> tuple[float, float]:
+def tokens_of_the_loop(model, tokens: int, cache: int | None) -> tuple[float, float]:
     """Tokens a second: of whole calls, and after the first token."""
     ids = torch.arange(1, 17, device=DEVICE)[None]
     whole, after = [], []
     for turn in range(6):
         torch.webgpu.synchronize()
         start = first = time.perf_counter()
-        for count, _ in enumerate(webgpu_backend.generate(model, ids, tokens, eos_token_id=None)):
+        given = webgpu_backend.generate(model, ids, tokens, eos_token_id=None, cache_size=cache)
+        for count, _ in enumerate(given):
             first = time.perf_counter() if count == 0 else first
         end = time.perf_counter()
         if turn:  # the first compiles
@@ -97,7 +98,7 @@ def bits_and_error(format: str) -> tuple[float, float]:
     return held * 8 / layer.weight.numel(), error.item()
 
 
-def measure(shape: str, format: str, tokens: int, compiled: bool, loop: bool) -> dict:
+def measure(shape: str, format: str, tokens: int, compiled: bool, loop: bool, cache: int | None) -> dict:
     bits, error = bits_and_error(format)
     gc.collect()
     torch.webgpu.empty_cache()
@@ -108,7 +109,7 @@ def measure(shape: str, format: str, tokens: int, compiled: bool, loop: bool) ->
     gc.collect()
     row = dict(format=format, bits=bits, error=error, mb=(torch.webgpu.memory_allocated() - before) / 1e6)
     if loop:
-        row["call"], row["loop"] = tokens_of_the_loop(model, tokens)
+        row["call"], row["loop"] = tokens_of_the_loop(model, tokens, cache)
     else:
         row["eager"] = tokens_a_second(model, tokens, False)
     if compiled:
@@ -192,6 +193,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int)
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--loop", action="store_true")
+    parser.add_argument("--cache", type=int, help="places in the loop's cache; else the next power of two")
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--json")
     options = parser.parse_args()
@@ -205,7 +207,7 @@ def main() -> None:
     print(f"{tokens} tokens\nformat    bits  error     MB  of first{titles}", flush=True)
     rows = []
     for format in options.formats.split(","):
-        rows.append(measure(options.shape, format, tokens, options.compiled, options.loop))
+        rows.append(measure(options.shape, format, tokens, options.compiled, options.loop, options.cache))
         row, first = rows[-1], rows[0]
         size = f"{row['mb']:6.0f}  {row['mb'] / first['mb']:8.2f}"
         speeds = "".join(f"{row[way]:14.1f} {row[way] / first[way]:8.2f}" for way in ways)

@@ -39,16 +39,16 @@ class Choice:
 class Decoder:
     """A cache, the tensors that one token's graph reads and writes, and that graph."""
 
-    def __init__(self, model: nn.Module, rows: int, size: int, padded: bool, choice: Choice):
+    def __init__(self, model: nn.Module, rows: int, size: int, choice: Choice):
         device = device_of(model)
         self.device = device
-        self.key = rows, size, padded, choice
+        self.key = rows, size, choice
         self.weights = weights_of(model)
         self.choice = choice
         self.cache = static_cache(model, size)
         self.token = torch.zeros(rows, 1, dtype=torch.int64, device=device)
         self.position = torch.zeros(rows, 1, dtype=torch.int64, device=device)
-        self.mask = torch.ones(rows, size, dtype=torch.bool, device=device) if padded else None
+        self.mask = torch.ones(rows, size, dtype=torch.bool, device=device)
         if choice.sample:
             self.drawn = torch.zeros(1, dtype=torch.int64, device=device)
             self.noise = torch.zeros(size, rows, 1, device=device)
@@ -69,10 +69,10 @@ class Decoder:
             self.drawn.zero_()
             self.temperature.fill_(temperature)
             self.top_p.fill_(top_p)
+        self.mask.fill_(True)
         if mask is None:
             positions = torch.arange(length, device=self.device).expand_as(ids)
         else:
-            self.mask.fill_(True)
             self.mask[:, :length] = mask
             positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
         last = {"logits_to_keep": 1} if "logits_to_keep" in parameters_of(model) else {}
@@ -105,8 +105,11 @@ class Decoder:
         step = torch.compile(step, fullgraph=True, dynamic=False)
         step()
         graph = torch.webgpu.WebGPUGraph()
-        with torch.webgpu.graph(graph):
-            step()
+        try:
+            with torch.webgpu.device(self.device), torch.webgpu.graph(graph):
+                step()
+        except RuntimeError as error:
+            raise ValueError(f"{type(model).__name__} cannot be captured, use its own generate. {error}") from error
         self.graph, self.next = graph, graph.replay
 
     def _step_of(self, model: nn.Module) -> Callable[[], None]:
@@ -267,14 +270,14 @@ def generate(
     pad = getattr(config, "pad_token_id", None) if pad_token_id is None else pad_token_id
     pad = pad if pad is not None else int(ends[0]) if len(ends) else 0
     choice = Choice(True, top_k or 0, top_p < 1) if do_sample else Choice()
-    key = input_ids.shape[0], size, mask is not None, choice
+    key = input_ids.shape[0], size, choice
     prompt = input_ids.to(device), mask, temperature, top_p
     return _tokens(model, key, prompt, max_new_tokens, ends, pad)
 
 
 def _tokens(model, key: tuple, prompt: tuple, count: int, ends: torch.Tensor, pad: int) -> Iterator[torch.Tensor]:
     decoder = _taken(model, *key)
-    ahead = AHEAD[gpu().caps.kind] if decoder.device.type == T.NAME else 0
+    ahead = AHEAD[gpu(decoder.device.index).caps.kind] if decoder.device.type == T.NAME else 0
     waiting, done = deque(), torch.zeros(key[0], dtype=torch.bool)
     try:
         for left in reversed(range(count)):
