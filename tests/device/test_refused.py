@@ -1002,3 +1002,19 @@ def test_paddings_of_other_dimensions(kind, spatial):
     for dim in (1, spatial, spatial + 3):
         ours, theirs = refused(lambda d: pad(torch.randn((4,) * dim, device=d), (2,) * 2 * spatial))
         assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"kernel_size": (0, 1)},
+        {"kernel_size": 1, "dilation": (1, 0)},
+        {"kernel_size": 1, "stride": (0, 1)},
+        {"kernel_size": 1, "padding": (-1, 0)},
+    ],
+)
+def test_windows_of_no_size_and_negative_paddings(numbers):
+    ours, theirs = refused(lambda d: F.unfold(torch.randn(1, 2, 6, 6, device=d), **numbers))
+    assert ours == theirs
+    ours, theirs = refused(lambda d: F.fold(torch.randn(1, 2, 36, device=d), (6, 6), **numbers))
+    assert ours == theirs

@@ -17,8 +17,23 @@ from ..table import custom
 aten = torch.ops.aten
 
 
+def _check(kernel_size, dilation, padding, stride) -> None:
+    """In the CPU's words; a negative padding is no cut here."""
+    for name, part, values in (
+        ("kernel size", "kernel", kernel_size), ("dilation", "dilation", dilation), ("stride", "stride", stride),
+    ):  # fmt: skip
+        if len(values) == 2 and min(values) <= 0:
+            high, wide = values
+            raise RuntimeError(
+                f"{name} should be greater than zero, but got {part}_height: {high} {part}_width: {wide}"
+            )
+    if len(padding) == 2 and min(padding) < 0:
+        raise RuntimeError(f"padding should be non-negative, but got pad_height: {padding[0]} pad_width: {padding[1]}")
+
+
 @custom("im2col", oversize=by_batch)
 def im2col(self, kernel_size, dilation, padding, stride):
+    _check(kernel_size, dilation, padding, stride)
     (meta,) = meta_results(aten.im2col, self, kernel_size, dilation, padding, stride)
     if not numel(meta.sizes):
         return T.new(meta)
@@ -50,6 +65,7 @@ def _fold(source: torch.Tensor, shape, **numbers: int) -> torch.Tensor:
 
 @custom("col2im", oversize=by_batch)
 def col2im(self, output_size, kernel_size, dilation, padding, stride):
+    _check(kernel_size, dilation, padding, stride)
     (meta,) = meta_results(aten.col2im, self, output_size, kernel_size, dilation, padding, stride)
     self = self.contiguous()
     (high, wide), (height, width) = kernel_size, output_size
