@@ -21,6 +21,7 @@ from mnist.device import describe, fallbacks, select
 
 HERE = Path(__file__).parent
 YOU, OTHER = "First Citizen", "MENENIUS"
+CACHE = 512  # tokens of a conversation, at least
 
 
 # -- the small model
@@ -102,29 +103,23 @@ def prompt_of(tokenizer, said: list[tuple[str, str]]) -> str:
 
 
 def answer(model, tokenizer, said, args, out: Console) -> tuple[str, float]:
-    """What the model says, shown as it comes, and tokens a second."""
+    """What the model says, shown as it comes, and tokens a second after the first."""
     plain = not tokenizer.chat_template
-    inputs = tokenizer(prompt_of(tokenizer, said), return_tensors="pt", add_special_tokens=plain).to(model.device)
-    inputs.pop("token_type_ids", None)
-    stream = Reply(out, tokenizer)
-    stop = {"stop_strings": ["\n\n"], "tokenizer": tokenizer} if plain else {}
+    inputs = tokenizer(prompt_of(tokenizer, said), return_tensors="pt", add_special_tokens=plain)
+    stream, known = Stream(out, tokenizer), model.generation_config
+    ways = dict(temperature=known.temperature or 1.0, top_k=known.top_k or 50, top_p=known.top_p or 1.0)
+    ids, chosen = inputs["input_ids"], dict(do_sample=True, **ways) if args.sample else {}
+    size = max(CACHE, 1 << (ids.shape[1] + args.tokens - 1).bit_length())  # few sizes: each is compiled once
     began = time.perf_counter()
-    with torch.no_grad():
-        ids = model.generate(
-            **inputs, max_new_tokens=args.tokens, do_sample=args.sample, streamer=stream, pad_token_id=0, **stop
-        )
-    new = ids[0, inputs["input_ids"].shape[1] :].tolist()
+    for token in webgpu_backend.generate(model, ids, args.tokens, pad_token_id=0, cache_size=size, **chosen):
+        if not stream.steps:
+            began = time.perf_counter()
+        stream.put(token)
+        if plain and "\n\n" in stream.shown:
+            break  # the end of what somebody says in a play
     seconds = time.perf_counter() - began
-    return tokenizer.decode(new, skip_special_tokens=True).strip(), len(new) / seconds
-
-
-class Reply(Stream):
-    """Without the prompt, which `generate` hands over first."""
-
-    def put(self, value: torch.Tensor) -> None:
-        if value.dim() > 1:
-            return
-        super().put(value)
+    stream.end()
+    return tokenizer.decode(stream.ids, skip_special_tokens=True).strip(), max(stream.steps - 1, 0) / seconds
 
 
 def main(argv: list[str] | None = None) -> list[str]:
