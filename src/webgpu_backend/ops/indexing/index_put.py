@@ -21,11 +21,11 @@ def put_(self, index, source, accumulate=False):
         raise RuntimeError(f"put_(): Expected a long tensor for index, but got {_scalar_name(index.dtype)}")
     if self.dtype != source.dtype:
         raise RuntimeError(
-            "put_(): Expected self and source to have the same dtype, but got self.dtype = "
+            "put_(): self and source expected to have the same dtype, but got self.dtype = "
             f"{_scalar_name(self.dtype)} and source.dtype = {_scalar_name(source.dtype)}"
         )
     if index.numel() != source.numel():
-        raise RuntimeError(
+        raise IndexError(
             f"put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{source.numel()}, index.numel() = {index.numel()}"
         )
@@ -34,7 +34,7 @@ def put_(self, index, source, accumulate=False):
     if not index.numel():
         return self
     if not self.numel():
-        raise IndexError("put_(): Expected self to be non-empty when index is not")
+        raise IndexError("put_(): Tried to put elements into an empty tensor")
     target = self if self.is_contiguous() else duplicate(self)
     index, source = apart(target, index.reshape(-1), source.reshape(-1))
 

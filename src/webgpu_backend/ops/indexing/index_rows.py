@@ -30,51 +30,88 @@ def rows_into(self, dim, index, value, how, op, wraps=False):
     return self
 
 
+def _check_filled(index: torch.Tensor) -> None:
+    if index.dtype is not torch.int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if index.dim() > 1:
+        raise RuntimeError("Index has to be a vector/scalar")
+
+
+def _check_copied(self, dim: int, index, source) -> None:
+    count = index.numel()
+    if index.dim() > 1:
+        raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index.dim()})")
+    if not source.dim() and count != 1:
+        raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {count})")
+    if source.dim() != self.dim() and source.dim() and self.dim():
+        raise IndexError(
+            "index_copy_(): When source and destination are not scalars, their dimensionality must match. Source "
+            f"dimensionality ({source.dim()}), destination dimensionality ({self.dim()})"
+        )
+    if index.dtype is not torch.int64:
+        raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {_scalar_name(index.dtype)}")
+    if self.dtype != source.dtype:
+        raise RuntimeError(
+            "index_copy_(): self and source expected to have the same dtype, but got (self) "
+            f"{_scalar_name(self.dtype)} and (source) {_scalar_name(source.dtype)}"
+        )
+    into, of = (" ".join([str(n) for d, n in enumerate(x.shape) if d != dim]) for x in (self, source))
+    if into != of:
+        raise RuntimeError(
+            "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
+            f"{into} at dimension {dim} and source slice shape: {of} at dimension {dim}."
+        )
+    if source.dim() and source.shape[dim] != count:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({count}) should be equal to source.size(dim) ({source.shape[dim]})"
+        )
+
+
+def _check_joined(op: str, self, dim: int, index, source) -> None:
+    """Of index_add and index_reduce."""
+    if index.dim() > 1:
+        raise IndexError(
+            f"{op}_(): Index is supposed to be a vector, but got dim: {index.dim()} with type: "
+            f"{_scalar_name(index.dtype)} and size: {list(index.shape)}"
+        )
+    if index.dtype not in INDEX_SIZE:
+        raise RuntimeError(f"{op}_(): Expected dtype int32/int64 for index but got: {_scalar_name(index.dtype)}")
+    if self.dtype != source.dtype:
+        names = f"self ({_scalar_name(self.dtype)}) and source ({_scalar_name(source.dtype)})"
+        raise RuntimeError(f"{op}_(): {names} must have the same scalar type")
+    if dim and dim >= source.dim():
+        raise RuntimeError(f"{op}_(): Indexing dim {dim} is out of bounds of the source tensor with dim {source.dim()}")
+    if index.numel() != (source.shape[dim] if source.dim() else 1):
+        source.size(dim)  # which says that there is none
+        raise RuntimeError(
+            f"{op}_(): Number of indices ({index.numel()}) should be equal to source.size(dim): "
+            f"({source.shape[dim]}), for dim: {dim}"
+        )
+    into, of = list(self.shape), list(source.shape)
+    if into and of:
+        del into[dim], of[dim]
+    if into != of:
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+            f"self.shape = {list(self.shape)} source.shape = {list(source.shape)}"
+        )
+
+
 def _row_operands(self, dim, index, source, op):
     """Checks torch's rules and gives self and source at least one dimension."""
     dim = canonicalize_dim(max(self.dim(), 1), dim)
-    if index.dim() > 1:
-        raise IndexError(f"{op}(): Index should have dimension 1 or 0 (got {index.dim()})")
-    if index.dtype not in INDEX_SIZE or (op in ("index_copy", "index_fill") and index.dtype is not torch.int64):
-        kind = "a long tensor" if op == "index_copy" else "dtype int32/int64"
-        got = f", but got {_scalar_name(index.dtype)}" if op == "index_copy" else ""
-        raise RuntimeError(f"{op}(): Expected {kind} for index{got}")
     if source is None:
+        _check_filled(index)
         return self.reshape(1) if not self.dim() else self, dim, None
-    if self.dtype != source.dtype:
-        verb = "self and source expected to have the same dtype"
-        raise RuntimeError(
-            f"{op}(): {verb}, but got (self) {_scalar_name(self.dtype)} and (source) {_scalar_name(source.dtype)}"
-        )
-    count = index.numel()
-    if source.dim() == 0:
-        if count != 1:
-            raise RuntimeError(
-                f"{op}(): When source is scalar, index should have one element (got {count})"
-                if op == "index_copy"
-                else f"{op}(): Number of indices ({count}) should be equal to source.size(dim) (1)"
-            )
-        source = source.reshape(1)
-    elif source.shape[dim] != count:
-        raise (IndexError if op == "index_copy" else RuntimeError)(
-            f"{op}(): Number of indices ({count}) should be equal to source.size(dim) ({source.shape[dim]})"
-            + (f", for dim: {dim}" if op == "index_add" else "")
-        )
+    if op == "index_copy":
+        _check_copied(self, dim, index, source)
+    else:
+        _check_joined(op, self, dim, index, source)
+    if index.numel() and source.numel() and not self.numel():
+        raise IndexError("index out of range in self")
     target = self.reshape(1) if not self.dim() else self
-    if source.dim() == 1 and target.dim() > 1 and op == "index_copy":
-        source = source.reshape([1] * dim + [count] + [1] * (target.dim() - dim - 1))
-    expected = [count if d == dim else s for d, s in enumerate(target.shape)]
-    if list(source.shape) != expected:
-        if op == "index_copy":
-            raise IndexError(
-                "index_copy(): Source/destination tensor must have same slice shapes. Destination slice shape: "
-                f"{[s for d, s in enumerate(target.shape) if d != dim]} at dimension {dim} and source slice shape: "
-                f"{[s for d, s in enumerate(source.shape) if d != dim]} at dimension {dim}."
-            )
-        raise RuntimeError(
-            f"{op}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got "
-            f"self.shape = {list(self.shape)} source.shape = {list(source.shape)}"
-        )
+    if not source.dim():
+        source = source.reshape([1] * target.dim())
     return target, dim, source
 
 
@@ -125,6 +162,8 @@ def index_fill_tensor_(self, dim, index, value):
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.dim()} dimension(s)."
         )
+    if value.is_complex() and not self.is_complex():
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
     if value.is_cpu:
         return index_fill_(self, dim, index, value.item())
     target, dim = _filled(self, dim, index)

@@ -7,6 +7,7 @@ from ...dtypes import Unsupported
 from ...kernels.linalg.batches import TRIPS
 from ...kernels.linalg.distance import plan
 from ...plan import caps, launch
+from ..admitted import scalar_name
 from ..table import autocast, custom
 from .batches import zeros
 
@@ -31,7 +32,10 @@ def _expanded(x1, x2):
 
 @custom("_cdist_forward")
 def cdist_forward(x1, x2, p, compute_mode):
-    if p < 0:
+    for name, x in (("X1", x1), ("X2", x2)):
+        if not x.is_floating_point():
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {scalar_name(x.dtype)}")
+    if not p >= 0:
         raise RuntimeError("cdist only supports non-negative p values")
     batch, a, b = _expanded(x1, x2)
     rows, others, width = a.shape[-2], b.shape[-2], a.shape[-1]
@@ -55,7 +59,7 @@ def cdist_backward(grad, x1, x2, p, cdist):
 
 @custom("_pdist_forward")
 def pdist_forward(self, p=2.0):
-    if p < 0:
+    if not p >= 0:
         raise RuntimeError("pdist only supports non-negative p values")
     rows, width = self.shape
     out = T.empty((max(rows * (rows - 1) // 2, 0),), self.dtype)

@@ -101,18 +101,35 @@ def huber_loss_backward(grad_output, self, target, reduction, delta):
     return _HUBER.backward(grad_output, (self, target), reduction, (delta,))
 
 
+def _check_entropy(self, target, weight) -> None:
+    """Its operands are of one dtype, and weights give neither another one nor another shape."""
+    name = _scalar_name(self.dtype)
+    if target.dtype != self.dtype:
+        raise RuntimeError(f"Found dtype {_scalar_name(target.dtype)} but expected {name}")
+    if not self.is_floating_point():
+        raise NotImplementedError(f"\"binary_cross_entropy\" not implemented for '{name}'")
+    if weight is None:
+        return
+    shape, result = torch.broadcast_shapes(weight.shape, self.shape), torch.promote_types(weight.dtype, self.dtype)
+    if shape != self.shape:
+        raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(shape)}")
+    if not torch.can_cast(result, self.dtype):
+        raise RuntimeError(f"result type {_scalar_name(result)} can't be cast to the desired output type {name}")
+
+
 @custom("binary_cross_entropy")
 def binary_cross_entropy(self, target, weight=None, reduction=_MEAN):
+    _check_entropy(self, target, weight)
     if weight is None:
         return _BINARY.forward((self, target), reduction)
-    return _BINARY_WEIGHTED.forward((self, target, weight), reduction)
+    return _BINARY_WEIGHTED.forward((self, target, weight.to(self.dtype)), reduction)
 
 
 @custom("binary_cross_entropy_backward")
 def binary_cross_entropy_backward(grad_output, self, target, weight=None, reduction=_MEAN):
     if weight is None:
         return _BINARY.backward(grad_output, (self, target), reduction)
-    return _BINARY_WEIGHTED.backward(grad_output, (self, target, weight), reduction)
+    return _BINARY_WEIGHTED.backward(grad_output, (self, target, weight.to(self.dtype)), reduction)
 
 
 # -- margins: made of other operators, since torch's decompositions of them are wrong for some shapes

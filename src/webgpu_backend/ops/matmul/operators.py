@@ -298,11 +298,17 @@ def linear(input, weight, bias=None):
 
 def _composite_linear(input, weight, bias):
     """What torch's own linear does, with its errors."""
+    if not input.dim() or not weight.dim():
+        raise RuntimeError(
+            f"both arguments to linear need to be at least 1D, but they are {input.dim()}D and {weight.dim()}D"
+        )
+    if bias is not None and weight.dim() == 2 and (input.dim() == 2 or (input.dim() > 2 and input.is_contiguous())):
+        rows = torch.addmm(bias, input.reshape(-1, input.shape[-1]), weight.t())
+        return rows.view(*input.shape[:-1], rows.shape[1])
     if input.dim() == 2 and weight.dim() == 2:
-        product = torch.mm(input, weight.t())
-        return product if bias is None else product + bias
+        return torch.mm(input, weight.t())
     product = torch.matmul(input, weight.t())
-    return product if bias is None else product + bias
+    return product if bias is None else product.add_(bias)
 
 
 _ones: dict[tuple, torch.Tensor] = {}  # by device and dtype
@@ -401,6 +407,8 @@ def addr_(self, vec1, vec2, *, beta=1, alpha=1):
 
 @custom("linalg_cross")
 def linalg_cross(self, other, *, dim=-1):
+    if self.dtype != other.dtype:
+        raise RuntimeError(f"expected scalar type {_scalar_name(self.dtype)} but found {_scalar_name(other.dtype)}")
     (meta,) = meta_results(aten.linalg_cross.default, self, other, dim=dim)  # or what torch says to these sizes
     a, b = self.expand(meta.sizes), other.expand(meta.sizes)
     return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)

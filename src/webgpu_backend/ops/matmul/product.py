@@ -49,10 +49,10 @@ def addend(c: torch.Tensor, shape) -> Matrix:
 
 
 def supported(*tensors) -> None:
-    for t in tensors:
-        if t is None:
-            continue
-        if t.dtype in _NO_KERNEL:
+    given = [t for t in tensors if t is not None]
+    alike = len({t.dtype for t in given}) == 1  # others are refused for that
+    for t in given:
+        if alike and t.dtype in _NO_KERNEL:
             raise NotImplementedError(f"\"addmm_impl_cpu_\" not implemented for '{_NAMES[t.dtype]}'")
         if t.dtype not in T.DTYPES:
             raise Unsupported(f"webgpu: no matrix product of {t.dtype}")
