@@ -122,6 +122,48 @@ def test_products_of_one_row(adapter_of, sizes, dtype):
     check(lambda x, w, b: F.linear(F.rms_norm(x, (sizes[0],)), w) * b, x, w, b, kernels=normed, **rough)
 
 
+def rotated(x, cos, sin):
+    half = x.shape[-1] // 2
+    return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("size", [2, 6, 64])
+def test_rotation_of_one_row_is_a_part_of_its_product(adapter_of, size, dtype):
+    """Also of infinities and NaN, which stay where they are."""
+    adapter_of(kind="gpu")
+    torch.manual_seed(0)
+    heads, length = 3, 96
+    x, w = torch.randn(1, 1, length, dtype=dtype), torch.randn(heads * size, length, dtype=dtype)
+    b, cos, sin = (torch.randn(n, dtype=dtype) for n in (heads * size, size, size))
+    b[1], b[-1], b[size] = float("inf"), float("-inf"), float("nan")
+    rough = dict(rtol=1e-4, atol=1e-3) if dtype is torch.float32 else dict(rtol=0.05, atol=0.3)
+
+    def turned(x, w, b, cos, sin):
+        return rotated(F.linear(F.rms_norm(x, (length,)), w, b).view(1, 1, heads, size).transpose(1, 2), cos, sin)
+
+    check(turned, x, w, b, cos, sin, kernels=1, **rough)
+    plain = lambda x, w, cos, sin: rotated(F.linear(x, w).view(heads, size), cos, sin)  # noqa: E731
+    check(plain, x, w, cos, sin, kernels=1, **rough)
+
+
+def test_halves_that_are_no_rotation(adapter_of):
+    """Another order, other parts, parts of another tensor: kernels of their own, and right."""
+    adapter_of(kind="gpu")
+    torch.manual_seed(0)
+    x, w = torch.randn(1, 96), torch.randn(64, 96)
+    rough = dict(rtol=1e-4, atol=1e-3)
+
+    def product(x, w):
+        return F.linear(x, w).view(4, 16)
+
+    check(lambda x, w: torch.cat((product(x, w)[:, 8:], -product(x, w)[:, :8]), -1), x, w, **rough)
+    check(lambda x, w: torch.cat((-product(x, w)[:, 8:], product(x + 1, w)[:, :8]), -1), x, w, **rough)
+    check(lambda x, w: torch.cat((-product(x, w)[:, 9:], product(x, w)[:, :9]), -1), x, w, **rough)
+    check(lambda x, w: torch.cat((-product(x, w)[:, 8:], product(x, w)[:, :8]), 0), x, w, **rough)
+    check(lambda x, w: torch.cat((-product(x, w).t()[:, 2:], product(x, w).t()[:, :2]), -1), x, w, **rough)
+
+
 def test_rows_that_lie_apart_are_one_product():
     torch.manual_seed(0)
     x, w, b = torch.randn(5, 30, 24), torch.randn(40, 24), torch.randn(40)

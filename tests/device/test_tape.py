@@ -3,19 +3,28 @@
 import platform
 import signal
 import sys
+import time
 
 import pytest
 import torch
 
 import webgpu_backend
 from tests import needs
-from webgpu_backend.plan import run
+from webgpu_backend.plan import launch, run
+from webgpu_backend.program import Program, Step
 from webgpu_backend.runtime import loop, tape
+from webgpu_backend.runtime import spares as module
+from webgpu_backend.runtime.errors import DeviceError
 from webgpu_backend.runtime.gpu import gpu
 from webgpu_backend.runtime.native import ffi
 
 D = "webgpu"
 STEPS = 24
+FILL = """
+    @group(0) @binding(0) var<storage, read_write> o: array<f32>;
+    @compute @workgroup_size(1)
+    fn main() { o[0] = 1.0; }
+"""
 
 
 def _no_machine_code():
@@ -233,3 +242,147 @@ def test_tapes_are_few(monkeypatch):
     for i in range(100):
         tapes.run(run.Plan(()), [i])
     assert len(tapes.found) <= tapes.MOST
+
+
+# -- commands that are ended before they are asked for
+
+
+@pytest.fixture
+def spares(monkeypatch):
+    """Counts replays whose commands were ready; batches are handed over, as for a GPU."""
+    needs.limit("immediate_bytes", 128)
+    torch.webgpu.synchronize()
+    queue = gpu().queue
+    monkeypatch.setattr(queue, "hands_over", True)
+    found, submit = [], queue.spares.submit
+
+    def counted(tape_):
+        found.append(tape_ in queue.spares.ready)
+        return submit(tape_)
+
+    monkeypatch.setattr(queue.spares, "submit", counted)
+    yield found
+    torch.webgpu.synchronize()
+    queue.spares.clear()
+
+
+def settle():
+    """Until the thread has done all that is wanted."""
+    deadline = time.monotonic() + 60
+    while gpu().queue.spares.wanted:
+        assert time.monotonic() < deadline
+        time.sleep(1e-3)
+
+
+def test_commands_are_ended_before_they_are_asked_for(spares):
+    x, y = torch.zeros(37, device=D), torch.arange(37.0).to(D)
+    graph = captured(lambda: region(x, y))
+    before = webgpu_backend.stats()["dispatches"]
+    for i in range(8):
+        x.add_(i)
+        graph.replay()
+        settle()
+    x.add_(1)
+    assert spares == [False, False] + [True] * 4
+    assert webgpu_backend.stats()["dispatches"] - before == 8 * STEPS + 9
+    assert x.tolist() == [(i + 1) * 8 * STEPS / 2 + 29 for i in range(37)]
+
+
+def test_tapes_in_turns_with_uploads_and_reads(spares):
+    tensors, y = [torch.zeros(5, device=D) for _ in range(12)], torch.ones(5, device=D)
+    graphs = [captured(lambda x=x: region(x, y)) for x in tensors]  # more than may have some ready
+    expected = [0.0] * len(tensors)
+    for i in range(120):
+        k = i * 5 % 12 if i < 90 else 3
+        graphs[k].replay()
+        expected[k] += STEPS
+        if i % 7 == 0:
+            assert tensors[k].tolist() == [expected[k]] * 5
+        elif i % 7 == 3:
+            tensors[k].copy_(torch.full((5,), float(i)))
+            expected[k] = float(i)
+    settle()
+    assert any(spares) and len(gpu().queue.spares.ready) <= module.MOST
+    assert [t.tolist() for t in tensors] == [[e] * 5 for e in expected]
+
+
+def test_they_go_with_their_bind_groups(spares):
+    x, y = torch.zeros(5, device=D), torch.ones(5, device=D)
+    graph = captured(lambda: region(x, y))
+    for _ in range(6):
+        graph.replay()
+        settle()
+    queue = gpu().queue
+    assert queue.spares.ready
+    queue._drop_groups(lambda key: True)
+    assert not queue.spares.ready
+    for _ in range(6):
+        graph.replay()
+        settle()
+    assert queue.spares.ready
+    queue.pipelines._release_earlier()
+    queue.pipelines._release_earlier()
+    assert not queue.spares.ready
+    graph.replay()
+    assert x.tolist() == [13.0 * STEPS] * 5
+
+
+def test_what_is_open_before_them_may_be_refused(spares):
+    x, y, spoiled = torch.zeros(5, device=D), torch.ones(5, device=D), torch.zeros(5, device=D)
+    graph = captured(lambda: region(x, y))
+    for _ in range(6):
+        graph.replay()
+        settle()
+    torch.webgpu.synchronize()
+    x.add_(1)
+    launch(Step(Program("too_many", FILL, "w", 0), b"", (gpu().caps.max_groups + 1, 1, 1)), spoiled)
+    graph.replay()
+    with pytest.raises(DeviceError, match="too_many"):
+        torch.webgpu.synchronize()
+    assert spares[-1] and x.tolist() == [7.0 * STEPS + 1] * 5
+
+
+def test_interrupts_lose_none_of_them(spares):
+    x, y = torch.zeros(5, device=D), torch.ones(5, device=D)
+    graph = captured(lambda: region(x, y))
+    for _ in range(4):
+        graph.replay()
+    settle()
+    assert x.tolist() == [4.0 * STEPS] * 5
+
+    def stop(*_):
+        raise TimeoutError
+
+    done, before, first = 0, signal.signal(signal.SIGALRM, stop), gpu().queue.dispatches
+    try:
+        for turn in range(60):
+            settle()
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 + turn * 2e-5)
+                for _ in range(20):
+                    graph.replay()
+                torch.webgpu.synchronize()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except TimeoutError:
+                done += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    count = gpu().queue.dispatches - first
+    assert done and any(spares) and x.tolist() == [4.0 * STEPS + count] * 5
+
+
+def test_what_goes_wrong_on_the_thread_is_told(spares, monkeypatch):
+    x, y = torch.zeros(5, device=D), torch.ones(5, device=D)
+    graph = captured(lambda: region(x, y))
+
+    def fails():
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(gpu().queue.spares, "make", fails)
+    for _ in range(4):
+        graph.replay()
+    settle()
+    with pytest.raises(DeviceError, match="no more"):
+        torch.webgpu.synchronize()
+    assert x.tolist() == [4.0 * STEPS] * 5

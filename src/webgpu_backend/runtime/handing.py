@@ -96,6 +96,13 @@ class Hand:
                 self._stopped = not well
             if call is not True:
                 call.release()
+            spares = self.queue.spares
+            while spares.wanted and self._calls.empty() and not self._stopped:
+                try:
+                    spares.make()
+                except BaseException as error:
+                    spares.wanted.clear()
+                    self.queue.refused = DeviceError(f"ending the commands of a replay: {error!r}")
 
     def _end(self) -> None:
         self._calls.put(None)
@@ -104,6 +111,12 @@ class Hand:
     def give(self, batch: Batch) -> None:
         self.waiting.append(batch)
         self._calls.put(True)  # were this one lost in an interrupt, the next would do
+
+    def wake(self) -> None:
+        """Has it look at what tapes want (`spares`)."""
+        if self._thread is None:
+            self.start()
+        self._calls.put(True)
 
     def wait(self) -> None:
         """Until all batches are submitted. Those behind one that was refused are, after that was done again."""

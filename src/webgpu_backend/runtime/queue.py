@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ..program import Caps, Program, Step, Window
-from . import binding, budget, faults, handing, late, refusal, tape, transfer
+from . import binding, budget, faults, handing, late, refusal, spares, tape, transfer
 from .blocks import Block, unbroken
 from .buffers import USAGE, Pool
 from .clock import Clock
@@ -66,8 +66,7 @@ class Queue:
         self.pipelines = pipelines
         self.compiled: dict[Program, Pipeline] = {}  # what `pipelines` has, by the programs that were recorded
         self.lock = RLock()
-        self.encoder = None
-        self.pass_ = None
+        self.encoder = self.pass_ = None
         self._opened: list = []  # the pass
         self.bound: Pipeline | None = None
         self.bound_params: bytes | None = None
@@ -99,19 +98,18 @@ class Queue:
         self.epoch = 0  # moves when a bind group or a pipeline is gone
         self.most_groups = budget.bind_groups(caps.kind)
         self._offset = ffi.new("uint32_t[1]")
-        self._command = ffi.new("WGPUCommandBuffer[1]")
         self._status = ffi.new("int *")
         self._map_info = when_mapped(self._status)
         self._ring = bytearray(RING_SLOT * LARGEST_BATCH)
         self._ring_used = 0
-        self._ring_block = None
-        self._ring_group = None
+        self._ring_block = self._ring_group = None
         self._arena = None
         self._arena_used = 0
         self.watched: dict[tuple, bytes] = {}  # kernels that may report a bad index, recorded since the last look
         self._faults: Block | None = None
         self._transfer = transfer.Transfer(self)
         self._hand = handing.Hand(self)
+        self.spares = spares.Spares(self)
         self.hands_over = handing.pays(caps.kind)
         pool.queue = self
         pool.on_release = self.forget
@@ -238,6 +236,7 @@ class Queue:
         self.flush()
         self.compiled.clear()
         self.epoch += 1
+        self.spares.clear()
 
     @property
     def dispatches(self) -> int:
@@ -337,6 +336,7 @@ class Queue:
 
     def _drop_groups(self, doomed) -> None:
         self.epoch += 1
+        self.spares.clear()
         for layout in self.pipelines.layouts.values():
             for key in [k for k in layout.groups if doomed(k)]:
                 lib.wgpuBindGroupRelease(layout.groups.pop(key))
@@ -367,17 +367,18 @@ class Queue:
             self._hand.wait()
         if self.encoder is not None:
             self._close()
-        while self.closed:
-            command = self._command[0] = self.closed[0]
+        if self.closed:
+            commands = ffi.new("WGPUCommandBuffer[]", self.closed)
             error_handler.capture("submit")
             try:
                 if self.dead:
                     raise DeviceLost(self.dead)
-                lib.wgpuQueueSubmit(self.queue, 1, self._command)
+                lib.wgpuQueueSubmit(self.queue, len(commands), commands)
             finally:
-                del self.closed[0]
+                del self.closed[: len(commands)]
                 late = error_handler.release("submit")
-            lib.wgpuCommandBufferRelease(command)
+            for command in commands:
+                lib.wgpuCommandBufferRelease(command)
             if late is not None:
                 raise classify(late[0], f"submitting a batch: {late[1]}")
         if self.void:

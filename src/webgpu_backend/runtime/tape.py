@@ -7,7 +7,7 @@ as long as the queue's bind groups and pipelines are those it was made with (`Qu
 from typing import Any
 
 from ..program import Step
-from . import faults
+from . import faults, spares
 from .blocks import unbroken
 from .loop import Entries
 
@@ -18,13 +18,14 @@ MORE = 16
 
 
 class Tape:
-    __slots__ = ("log", "entries", "watched", "epoch")
+    __slots__ = ("log", "entries", "watched", "epoch", "replays")
 
     def __init__(self, log: list, entries: Entries, watched: dict[str, bytes], epoch: int):
         self.log = log  # as in `refusal`
         self.entries = entries
         self.watched = watched  # programs that may report a bad index, and their parameters
         self.epoch = epoch
+        self.replays = 0
 
 
 def tape_of(queue: Any, dispatches: list[tuple[Step, tuple, bytes]]) -> Tape | None:
@@ -44,28 +45,40 @@ def tape_of(queue: Any, dispatches: list[tuple[Step, tuple, bytes]]) -> Tape | N
 
 
 def replay(queue: Any, tape: Tape) -> bool:
-    """Encodes a tape into the open batch; False where it does not hold any more, or somebody watches each dispatch."""
+    """Does a tape behind all that is recorded; False where it does not hold any more, or somebody watches each
+    dispatch."""
     with queue.lock:
         if tape.epoch != queue.epoch or queue.recording is not None:
             return False
-        try:
-            done, left = 0, len(tape.log)
-            if not queue.more:
-                queue.limit, queue.more = max(queue.limit, FIRST), MORE
-            while left:
-                encoder = queue.pass_ or queue._begin()
-                count = min(left, max(queue.limit - queue.count, 1))
-                _encode(queue, encoder, tape, done, count)
-                done, left = done + count, left - count
-                if queue.count >= queue.limit:
-                    queue.grow()
-                    queue.pass_on()
-            for name, params in tape.watched.items():
-                faults.watch(queue.watched, name, params)
-        except BaseException:
-            queue.pass_ = queue.bound = None  # as in record
-            raise
+        tape.replays += 1
+        if not queue.spares.submit(tape):
+            if tape.epoch != queue.epoch:  # something was refused and done again meanwhile
+                return False
+            _encode_all(queue, tape)
+        if queue.hands_over and tape.replays >= spares.REPLAYS:
+            queue.spares.want(tape)
+        for name, params in tape.watched.items():
+            faults.watch(queue.watched, name, params)
     return True
+
+
+def _encode_all(queue: Any, tape: Tape) -> None:
+    """Encodes a tape into the open batch, and into others as that is full."""
+    try:
+        done, left = 0, len(tape.log)
+        if not queue.more:
+            queue.limit, queue.more = max(queue.limit, FIRST), MORE
+        while left:
+            encoder = queue.pass_ or queue._begin()
+            count = min(left, max(queue.limit - queue.count, 1))
+            _encode(queue, encoder, tape, done, count)
+            done, left = done + count, left - count
+            if queue.count >= queue.limit:
+                queue.grow()
+                queue.pass_on()
+    except BaseException:
+        queue.pass_ = queue.bound = None  # as in record
+        raise
 
 
 def _encode(queue: Any, encoder, tape: Tape, first: int, count: int) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch.fx import Graph, Node
 
 from .nodes import call, realized
+from .turns import turn, turned_halves
 
 aten, prims = torch.ops.aten, torch.ops.prims
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -27,18 +28,21 @@ def single_rows(graph: Graph) -> None:
     for node in found:
         bias, x, w = (None, *node.args) if node.target is aten.mm.default else node.args
         norm = _norm(x, found) if w.meta["val"].numel() <= _MOST else None
+        turned = turned_halves(node)
         with graph.inserting_before(node):
             across = call(graph, aten.permute.default, call(graph, _CAST, w, torch.float32), [1, 0])
             if norm is None:
                 row = call(graph, realized, x)
             else:
                 row = _Repeated(graph, norm, across.meta["val"].shape).of(x)
-            made = call(graph, aten.mul.Tensor, across, call(graph, _CAST, row, torch.float32))
-            made = call(graph, aten.sum.dim_IntList, made, [1])
+            row = call(graph, _CAST, row, torch.float32)
+            made = call(graph, aten.sum.dim_IntList, call(graph, aten.mul.Tensor, across, row), [1])
             if bias is not None:
                 made = call(graph, aten.add.Tensor, made, bias)
             made = call(graph, aten.view.default, made, list(node.meta["val"].shape))
             made = call(graph, _CAST, made, node.meta["val"].dtype)
+            for cat, views in turned:
+                cat.replace_all_uses_with(turn(graph, node, views, across, row, bias))
         node.replace_all_uses_with(made)
     for node in found:
         graph.erase_node(node)
