@@ -68,6 +68,16 @@ def test_a_batch_that_is_refused(way):
     assert T.read_later(x)().tolist() == [2.0] * 4
 
 
+def test_a_bad_index_is_told(way):
+    table, x = torch.ones(5, 4, device=D), torch.ones(4, device=D)
+    rows = torch.nn.functional.embedding(torch.tensor([7], device=D), table)
+    late = T.read_later(rows)
+    x.add_(1)
+    with pytest.raises(IndexError):
+        late()
+    assert T.read_later(x)().tolist() == [2.0] * 4
+
+
 def test_not_while_a_region_is_captured(way):
     x = torch.ones(4, device=D)
     with pytest.raises(RuntimeError, match="cannot read a tensor's values"):

@@ -111,6 +111,16 @@ def test_gpt2(dtype, monkeypatch):
     assert torch.equal(generated(model, ids, 12), expected(model, ids.to(D), 12))
 
 
+def test_a_token_that_there_is_not(monkeypatch):
+    monkeypatch.setattr(env, "COMPILE", "replay")
+    model, ids = made(transformers.LlamaConfig, num_hidden_layers=1), prompt()
+    wanted = expected(model, ids, 4)
+    model.to(D)
+    with pytest.raises(IndexError):
+        generated(model, torch.full((1, 3), VOCABULARY), 4)
+    assert torch.equal(generated(model, ids, 4), wanted)
+
+
 def test_layers_that_look_back_a_part_of_the_way(monkeypatch):
     monkeypatch.setattr(env, "COMPILE", "replay")
     model, ids = made(transformers.MistralConfig, sliding_window=5), prompt()

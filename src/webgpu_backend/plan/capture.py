@@ -9,6 +9,7 @@ from ..program import Plan, Step, Window
 from ..runtime import gpu as runtime
 from ..runtime.blocks import Block
 from ..runtime.errors import BindingTooLarge
+from ..runtime.faults import called
 from ..runtime.gpu import gpu
 from . import run
 from .draws import PlannedDraw
@@ -133,11 +134,12 @@ class Capture:
     def replay(self) -> None:
         if self.plan is None:
             raise RuntimeError("webgpu: replay() of a graph that was not captured")
-        if runtime.several:
-            with runtime.on(self.gpu.index):
+        with called():
+            if runtime.several:
+                with runtime.on(self.gpu.index):
+                    run.execute(self.plan, self.bound[:], tapes=self.tapes)
+            else:
                 run.execute(self.plan, self.bound[:], tapes=self.tapes)
-        else:
-            run.execute(self.plan, self.bound[:], tapes=self.tapes)
 
     def release(self) -> None:
         """Gives back what the capture needed."""

@@ -1,9 +1,11 @@
 """Reads that nobody waits for yet: a few bytes are on their way to the host while the device goes on with what was
 recorded after them. `Queue.read` waits until the device has nothing left to do, which then starts anew."""
 
+import struct
 from time import sleep
 from typing import Any
 
+from . import faults
 from .blocks import Block
 from .errors import DeviceError, DeviceLost
 from .handing import Batch, can_hand_over, hand_over
@@ -16,13 +18,14 @@ PAUSE = {"gpu": 5e-5, "cpu": 5e-4}
 class Late:
     """What a block held at a point of the queue."""
 
-    __slots__ = ("queue", "size", "staging", "nbytes", "batch", "status", "info", "mapping", "value")
+    __slots__ = ("queue", "size", "staging", "nbytes", "watched", "batch", "status", "info", "mapping", "value")
 
-    def __init__(self, queue: Any, size: int, staging: Any, nbytes: int):
+    def __init__(self, queue: Any, size: int, staging: Any, nbytes: int, watched: dict):
         self.queue = queue
         self.size = size  # the class of the staging buffer
         self.staging = staging
         self.nbytes = nbytes
+        self.watched = watched  # kernels that may have reported a bad index: their words are behind the bytes
         self.batch: Batch | None = None  # that has the copy, where another thread submits it
         self.status = ffi.new("int *")
         self.info = when_mapped(self.status)
@@ -45,11 +48,19 @@ class Late:
         queue._transfer.late.remove(self)
         if self.status[0] != lib.WGPUMapAsyncStatus_Success:
             raise DeviceError(f"reading {self.nbytes} bytes: mapping failed with status {self.status[0]}")
-        mapped = lib.wgpuBufferGetConstMappedRange(self.staging, 0, self.nbytes)
-        self.value = bytes(ffi.buffer(ffi.cast("char *", mapped), self.nbytes))
+        mapped = lib.wgpuBufferGetConstMappedRange(self.staging, 0, self._end())
+        found = bytes(ffi.buffer(ffi.cast("char *", mapped), self._end()))
         lib.wgpuBufferUnmap(self.staging)
         queue._transfer.keep(self.size, self.staging)
+        self.value = found[: self.nbytes]
+        words = struct.unpack_from(f"<{faults.WORDS}I", found, self.nbytes) if self.watched else (0,)
+        if words[0]:
+            queue.clear(queue.fault_words(), 0, faults.BYTES)
+            raise faults.raised(words, self.watched)
         return True
+
+    def _end(self) -> int:
+        return self.nbytes + (faults.BYTES if self.watched else 0)
 
     def wait(self) -> bytes:
         pause = PAUSE[self.queue.caps.kind]
@@ -73,7 +84,7 @@ class Late:
             with checked(f"reading {self.nbytes} bytes"):
                 queue._transfer.late.append(self)  # what the library writes to is there until it has
                 self.mapping = True
-                lib.wgpuBufferMapAsync(self.staging, lib.WGPUMapMode_Read, 0, self.nbytes, self.info)
+                lib.wgpuBufferMapAsync(self.staging, lib.WGPUMapMode_Read, 0, self._end(), self.info)
         return True
 
 
@@ -84,10 +95,14 @@ def read_later(queue: Any, block: Block, offset: int, nbytes: int) -> Late:
         if block.lost:
             raise DeviceError(block.lost)
         queue.raise_refused()
-        size, staging = queue._transfer.small_stage(nbytes)
-        late = Late(queue, size, staging, nbytes)
+        watched = dict(queue.watched)
+        size, staging = queue._transfer.small_stage(nbytes + faults.BYTES)
+        late = Late(queue, size, staging, nbytes, watched)
         encoder = queue._open_encoder()
         lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, block.handle, offset, staging, 0, nbytes)
+        if watched:
+            words = queue.fault_words().handle
+            lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, words, 0, staging, nbytes, faults.BYTES)
         queue.bytes_read += nbytes
         if can_hand_over(queue):
             late.batch = hand_over(queue)

@@ -9,6 +9,7 @@ the one that the host reads, so that the end of the text is seen late and what w
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Literal
@@ -293,6 +294,7 @@ def _tokens(model, key: tuple, prompt: tuple, count: int, ends: torch.Tensor, pa
             if done.all():
                 break
     finally:
-        while waiting:
-            waiting.popleft()()
+        with ExitStack() as rest:  # all of them, also where one raises
+            for late in waiting:
+                rest.callback(late)
         _put_back(model, decoder)
