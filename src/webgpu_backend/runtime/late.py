@@ -104,7 +104,7 @@ def read_later(queue: Any, block: Block, offset: int, nbytes: int) -> Late:
             words = queue.fault_words().handle
             lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, words, 0, staging, nbytes, faults.BYTES)
         queue.bytes_read += nbytes
-        if can_hand_over(queue):
+        if (queue.count or queue._hand.waiting) and can_hand_over(queue):  # the copies alone are submitted at once
             late.batch = hand_over(queue)
         else:
             queue._submit()
