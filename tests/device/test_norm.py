@@ -111,3 +111,36 @@ def test_errors_are_torchs(call):
     with pytest.raises(RuntimeError) as got:
         call(x.to("webgpu"))
     assert str(got.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("weight", [torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")
+def test_rms_norm_keeps_the_dtype_of_its_input(dtype, weight):
+    x, w = torch.randn(3, 8).to(dtype), torch.rand(8).to(weight)
+    expected = F.rms_norm(x, (8,), w, 1e-6)
+    got = F.rms_norm(x.to("webgpu"), (8,), w.to("webgpu"), 1e-6)
+    assert got.dtype is expected.dtype is dtype
+    torch.testing.assert_close(got.cpu(), expected, rtol=1e-2, atol=1e-2)
+    leaf = x.to("webgpu").requires_grad_()
+    assert F.rms_norm(leaf, (8,), w.to("webgpu"), 1e-6).dtype is dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64], ids=str)
+def test_parameters_that_are_no_floats(dtype):
+    for device in ("cpu", "webgpu"):
+        x, one, w = (
+            torch.randn(2, 4, device=device),
+            torch.ones(4, device=device),
+            torch.ones(4, device=device).to(dtype),
+        )
+        for call in (
+            lambda: F.layer_norm(x, (4,), w, one),
+            lambda: F.layer_norm(x, (4,), one, w),
+            lambda: F.group_norm(x, 2, w, one),
+            lambda: F.group_norm(x, 2, one, w),
+            lambda: F.batch_norm(x, None, None, w, one, training=True),
+            lambda: F.batch_norm(x, one, w, training=False),
+        ):
+            with pytest.raises(RuntimeError):
+                call()

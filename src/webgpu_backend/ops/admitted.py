@@ -49,9 +49,6 @@ ADMITTED: dict[str, tuple[str, type, str]] = {
             ("ifc", "pow", "pow"),
             ("f", "igamma_cpu", "igamma"),
             ("f", "igammac_cpu", "igammac"),
-            ("f", "mse_cpu", "mse_loss"),
-            ("f", "smooth_l1_cpu", "smooth_l1_loss"),
-            ("f", "huber_cpu", "huber_loss"),
             ("f", "nll_loss_out_frame", "nll_loss_forward"),
             ("f", "nll_loss2d_forward_out_frame", "nll_loss2d_forward"),
             ("f", "LayerNormKernelImpl", "native_layer_norm"),
@@ -66,10 +63,10 @@ ADMITTED: dict[str, tuple[str, type, str]] = {
             *[("bif", f"{name}_cpu", name) for name in ("lt", "le", "gt", "ge")],
             ("bif", "max_all", "max"),
             ("bif", "min_all", "min"),
-            ("bif", "median_cpu", "median nanmedian"),
-            ("bif", "median_out", "median.dim nanmedian.dim"),
+            ("if", "median_cpu", "median nanmedian"),
+            ("if", "median_out", "median.dim nanmedian.dim"),
             ("bif", "mode_cpu", "mode"),
-            ("bif", "kthvalue_cpu", "kthvalue"),
+            ("if", "kthvalue_cpu", "kthvalue"),
             ("bif", "unique", "_unique2 unique_consecutive"),
             ("bif", "unique_dim", "unique_dim unique_dim_consecutive"),
         )
@@ -79,7 +76,7 @@ ADMITTED: dict[str, tuple[str, type, str]] = {
         name: ("bif", RuntimeError, f"{name} not implemented for complex tensors.")
         for name in ("maximum", "minimum", "fmax", "fmin")
     },
-    "linalg_eig": ("fc", RuntimeError, "Unknown Complex ScalarType for {}"),
+    **dict.fromkeys(("linalg_eig", "_linalg_eigvals"), ("fc", RuntimeError, "Unknown Complex ScalarType for {}")),
     "linalg_lstsq": ("fc", RuntimeError, "This function doesn't handle types other than float and double"),
     **dict.fromkeys(
         ("linalg_pinv", "linalg_pinv.atol_rtol_float", "linalg_pinv.atol_rtol_tensor"),

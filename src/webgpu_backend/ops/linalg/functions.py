@@ -94,7 +94,7 @@ def linalg_matrix_rank_tol(self, tol, hermitian=False):
 def _lstsq_arguments(a, b) -> bool:
     """Whether b is a vector for each matrix; torch's own error for shapes that do not fit."""
     vector = b.dim() == 1 or (a.dim() - 1 == b.dim() and b.shape == a.shape[:-1])
-    fits = a.dim() >= 2 and b.dim() >= 1 and a.dtype == b.dtype
+    fits = a.dim() >= 2 and b.dim() >= 1 and a.dtype == b.dtype and 0 <= a.dim() - b.dim() <= 1
     fits = fits and (vector or b.dim() >= 2) and a.shape[-2] == (b.shape[-1] if vector else b.shape[-2])
     if not fits:
         on("cpu", aten.linalg_lstsq.default, (a, b), {})

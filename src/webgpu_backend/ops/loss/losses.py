@@ -32,7 +32,11 @@ class _Loss:
         self.back = Elementwise(Pointwise(f"{name}_backward", back, "default"))
 
     def forward(self, tensors: tuple, reduction: int, scalars: tuple = ()):
-        out = torch.promote_types(tensors[0].dtype, tensors[1].dtype)
+        out = torch.result_type(*tensors[:2])
+        if not out.is_floating_point:
+            raise NotImplementedError(
+                f"\"{self.name.removesuffix('_loss')}_cpu\" not implemented for '{_scalar_name(out)}'"
+            )
         if out not in _FLOATS:
             raise Unsupported(f"webgpu: {self.name} of {out}")
         if reduction == _NONE:
@@ -91,9 +95,13 @@ def smooth_l1_loss_backward(grad_output, self, target, reduction, beta):
 
 @custom("huber_loss", autocast="float32")
 def huber_loss(self, target, reduction=_MEAN, delta=1.0):
-    if delta <= 0:
+    if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    return _HUBER.forward((self, target), reduction, (delta,))
+    common = torch.result_type(self, target)
+    if not torch.can_cast(common, self.dtype):
+        wanted, given = _scalar_name(self.dtype), _scalar_name(common)
+        raise RuntimeError(f"result type {given} can't be cast to the desired output type {wanted}")
+    return _HUBER.forward((self, target), reduction, (delta,)).to(self.dtype)
 
 
 @custom("huber_loss_backward")

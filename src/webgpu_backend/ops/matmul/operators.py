@@ -212,10 +212,16 @@ def _broadcast(a, b):
     return multiply((*shape, m, n), a.dtype, product, a, b)
 
 
+def _check_ranks(left: int, right: int) -> None:
+    if not left or not right:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {left}D and {right}D")
+
+
 def differentiable_matmul(self, other):
     """Torch's own formula refuses complex numbers, so the gradient of batches is ours. That of linear's gradient is
     torch's, and refuses them: a complex product with one matrix is left to the composite."""
     left, right = self.dim(), other.dim()
+    _check_ranks(left, right)
     if left == 2 and right == 2:
         return torch.mm(self, other)
     if left >= 3 and right >= 3:
@@ -247,6 +253,7 @@ class Batches(torch.autograd.Function):
 def matmul(self, other):
     """Broadcast batches as strides: torch's composite would copy an operand whose batch dimensions do not merge."""
     left, right = self.dim(), other.dim()
+    _check_ranks(left, right)
     if left == 2 and right == 2:
         return mm(self, other)
     if left >= 3 and right >= 3:

@@ -93,6 +93,9 @@ def _real_for(name: str):
 
 
 def _condition(inputs):
+    if inputs[0].dtype not in (torch.bool, torch.uint8):
+        name = _scalar_name(inputs[0].dtype)
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {name}")
     if inputs[0].dtype is torch.uint8:  # told when it is planned
         warnings.warn(
             "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future "
@@ -243,7 +246,10 @@ _ROUND = expression("round", "round(a)")
 
 @choose("round")
 def round_decimals(self, decimals):
-    if not decimals or not self.is_floating_point():
+    if not self.is_floating_point():
+        name = "round_cpu" if decimals else "round_vml_cpu"
+        raise NotImplementedError(f"\"{name}\" not implemented for '{_scalar_name(self.dtype)}'")
+    if not decimals:
         return _ROUND, (self,), ()
     return _ROUND_PLACES if decimals > 0 else _ROUND_TENS, (self,), (10.0 ** abs(decimals),)
 

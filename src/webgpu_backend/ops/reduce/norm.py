@@ -8,6 +8,7 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.pointwise.elementwise import Spec as PointwiseSpec
 from ...kernels.reduce.reduction import Spec
+from ..admitted import scalar_name
 from ..pointwise.elementwise import Elementwise
 from ..shape.copy import image_format, laid
 from ..table import Pointwise, autocast, custom
@@ -143,9 +144,16 @@ def _compute(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def _check_floats(x, *parameters) -> None:
+    for p in _some(*parameters):
+        if not p.is_floating_point():
+            raise RuntimeError(f"expected scalar type {scalar_name(x.dtype)} but found {scalar_name(p.dtype)}")
+
+
 def _statistics(x, *parameters) -> torch.dtype:
     """The dtype that the CPU saves statistics in: float32 where parameters are wider than the input."""
-    given = [p for p in parameters if p is not None]
+    _check_floats(x, *parameters)
+    given = _some(*parameters)
     return torch.float32 if x.dtype in _HALVES and any(p.dtype == torch.float32 for p in given) else x.dtype
 
 
@@ -187,6 +195,7 @@ def _check_layer(input, shape, weight, bias) -> int:
 def _layer(input, normalized_shape, weight, bias, eps, kept: tuple):
     """The normalized input, and what is `kept` of the statistics: dtypes of the mean and of the inverse deviation."""
     axis = _check_layer(input, normalized_shape, weight, bias)
+    _check_floats(input, weight, bias)
     inputs = (input, *[p.expand(input.shape) for p in _some(weight, bias)])
     run, dims = _normalize(weight is not None, bias is not None), tuple(range(axis, input.dim()))
     stats, (y,) = run.rewrite(inputs, dims, _compute(input.dtype), kept, (input.dtype,), (eps,))
@@ -230,12 +239,13 @@ def native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, we
 
 def _rms_normalized(input, normalized_shape, weight, eps, kept: tuple):
     axis = _check_layer(input, normalized_shape, weight, None)
+    if weight is not None and not weight.is_floating_point():
+        raise Unsupported(f"webgpu: no rms_norm with weights of {weight.dtype}")
     compute = _compute(input.dtype)
     eps = torch.finfo(compute).eps if eps is None else eps
     inputs = (input, *[p.expand(input.shape) for p in _some(weight)])
-    out = torch.promote_types(input.dtype, weight.dtype) if weight is not None else input.dtype
     dims = tuple(range(axis, input.dim()))
-    stats, (y,) = _rms(weight is not None).rewrite(inputs, dims, compute, kept, (out,), (eps,))
+    stats, (y,) = _rms(weight is not None).rewrite(inputs, dims, compute, kept, (input.dtype,), (eps,))
     return (y, *stats)
 
 

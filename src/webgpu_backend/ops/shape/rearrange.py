@@ -206,13 +206,15 @@ def _neighbours(numbers) -> bool:
 # -- channels and places
 
 
-def _shuffled(op: str, split, lead: int = -3):
+def _shuffled(op: str, split, lead: int = -3, factor: str = ""):
     """An operator that moves channels and places of images; `split` gives the sizes and the order of its parts, from
-    dimension `lead` on."""
+    dimension `lead` on. Its argument is called `factor` where torch's shape function divides by it unseen."""
 
     def run(self, *args):
+        if factor and self.dim() >= 3 and args[0] <= 0:
+            raise RuntimeError(f"{op} expects a positive {factor}, but got {args[0]}")
         meta = torch.empty(self.shape, dtype=self.dtype, device="meta")
-        shape = getattr(torch.ops.aten, op)(meta, *args).shape  # torch's own checks
+        shape = getattr(torch.ops.aten, op)(meta, *args).shape  # torch's other checks
         sizes, order = split(self, *args)
         first = lead % self.dim()
         parts = self.reshape([*self.shape[:first], *sizes])
@@ -240,8 +242,8 @@ def _across_groups(self, groups):
 
 
 custom("channel_shuffle")(_shuffled("channel_shuffle", _across_groups, 1))
-custom("pixel_shuffle")(_shuffled("pixel_shuffle", _upscaled))
-custom("pixel_unshuffle")(_shuffled("pixel_unshuffle", _downscaled))
+custom("pixel_shuffle")(_shuffled("pixel_shuffle", _upscaled, factor="upscale_factor"))
+custom("pixel_unshuffle")(_shuffled("pixel_unshuffle", _downscaled, factor="downscale_factor"))
 
 
 # -- moving by coordinates

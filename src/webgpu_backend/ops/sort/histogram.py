@@ -54,6 +54,40 @@ def _count(points: torch.Tensor, edges: list[torch.Tensor], weight, density: boo
     return result
 
 
+def _check_edges(x: torch.Tensor, edges) -> None:
+    for d, e in enumerate(edges):
+        if e.dtype is not x.dtype:
+            raise RuntimeError(
+                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype "
+                f"{x.dtype} and bins for dimension {d} with dtype {e.dtype}"
+            )
+        if e.dim() != 1:
+            raise RuntimeError(
+                f"torch.histogramdd: bins tensor should have one dimension, but got {e.dim()} dimensions in the bins "
+                f"tensor for dimension {d}"
+            )
+        if not e.numel():
+            raise RuntimeError(
+                "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor "
+                f"for dimension {d}"
+            )
+        if e.numel() == 1:
+            raise RuntimeError(f"torch.histogram(): bins must be > 0, but got 0 for dimension {d}")
+
+
+def _check_points(x: torch.Tensor, weight) -> None:
+    """Of several dimensions: rows of coordinates, and a weight for each."""
+    if x.dim() < 2:
+        raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions")
+    _check_weight(x, weight)
+    if weight is not None and weight.shape != x.shape[:-1]:
+        raise RuntimeError(
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor "
+            f"excluding its innermost dimension, but got input with shape {list(x.shape)} and weight with shape "
+            f"{list(weight.shape)}"
+        )
+
+
 def _check_weight(x: torch.Tensor, weight) -> None:
     if weight is not None and weight.dtype is not x.dtype:
         raise RuntimeError(
@@ -65,7 +99,7 @@ def _check_weight(x: torch.Tensor, weight) -> None:
 @custom("histogram.bin_ct")
 def histogram(self, bins=100, *, range=None, weight=None, density=False):
     x = self.reshape(-1)
-    _check_weight(x, weight)
+    _check_points(x.unsqueeze(1), weight if weight is None else weight.reshape(-1))
     if x.dtype not in _FLOATS:
         raise Unsupported(f"webgpu: histogram has no kernel for {x.dtype}")
     low, high = range if range is not None else (None, None)
@@ -75,8 +109,10 @@ def histogram(self, bins=100, *, range=None, weight=None, density=False):
 
 @custom("histogram.bins_tensor")
 def histogram_edges(self, bins, *, weight=None, density=False):
-    _check_weight(self, weight)
-    return _count(self.reshape(-1, 1), [bins], weight, density), bins.clone()
+    points = self.reshape(-1, 1)
+    _check_edges(self, [bins])
+    _check_points(points, weight if weight is None else weight.reshape(-1))
+    return _count(points, [bins], weight, density), bins.clone()
 
 
 def _dimensions(x: torch.Tensor, bins, range) -> list[torch.Tensor]:
@@ -101,17 +137,18 @@ def histogramdd_bin_edges(self, bins, *, range=None, weight=None, density=False)
 
 @custom("_histogramdd_from_bin_cts")
 def histogramdd_from_bin_cts(self, bins, *, range=None, weight=None, density=False):
-    _check_weight(self, weight)
+    _check_points(self, weight)
     edges = _dimensions(self, bins, range)
     return _count(self.reshape(-1, self.shape[-1]), edges, weight, density)
 
 
 @custom("_histogramdd_from_bin_tensors")
 def histogramdd_from_bin_tensors(self, bins, *, weight=None, density=False):
-    _check_weight(self, weight)
+    _check_points(self, weight)
     if len(bins) != self.shape[-1]:
         raise RuntimeError(
             f"torch.histogramdd: expected {self.shape[-1]} sequences of bin edges for a {self.shape[-1]}-dimensional "
             f"histogram but got {len(bins)}"
         )
+    _check_edges(self, bins)
     return _count(self.reshape(-1, self.shape[-1]), list(bins), weight, density)

@@ -295,8 +295,15 @@ def _histc_of_integers(self, bins: int, low: int, high: int):
     return counts.scatter_add_(0, place, torch.ones_like(x))[:bins].to(self.dtype)
 
 
+def _check_isin(x: torch.Tensor) -> None:
+    if x.is_complex() or x.dtype is torch.bool:
+        raise RuntimeError(f"Unsupported input type encountered for isin(): {_scalar_name(x.dtype)}")
+
+
 @custom("isin.Tensor_Tensor", oversize=oversize.isin)
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
+    for x in (elements, test_elements):
+        _check_isin(x)
     common = torch.result_type(elements, test_elements)
     if common.is_complex or common not in T.DTYPES:
         raise dtypes.Unsupported(f"webgpu: isin has no kernel for {common}")
@@ -314,4 +321,5 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
 
 @custom("isin.Tensor_Scalar", oversize=oversize.isin)
 def isin_scalar(elements, test_element, *, assume_unique=False, invert=False):
+    _check_isin(elements)
     return elements != test_element if invert else elements == test_element
