@@ -163,3 +163,31 @@ def test_dtypes_without_a_kernel_are_refused(mode, dtype):
         for device in ("cpu", "webgpu"):
             with pytest.raises(NotImplementedError, match="not implemented for"):
                 F.interpolate(x.to(device), scale_factor=2, mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("mode", "inner", "factor"),
+    [
+        ("nearest", (11,), 1.05), ("linear", (11,), 1.05), ("nearest", (10, 20), (1.05, 0.5)),
+        ("nearest-exact", (10, 20), (1.05, 0.5)), ("bilinear", (10, 20), (1.05, 0.5)),
+        ("bilinear", (10, 20), (0.5, 1.04)),
+        ("bicubic", (10, 20), (1.05, 0.5)), ("nearest", (4, 5, 6), 1.1), ("trilinear", (4, 5, 6), (1.1, 0.5, 1.1)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("antialias", [False, True])
+def test_as_many_outputs_as_inputs_are_copies_whatever_the_scale(mode, inner, factor, antialias):
+    """A factor of 1.05 gives ten of ten. The CPU copies them but for some modes; gradients are those of the same places
+    here, which the CPU's are not everywhere."""
+    antialias = antialias and mode in ("bilinear", "bicubic")
+    x = torch.randn(1, 2, *inner)
+
+    def call(x):
+        return F.interpolate(x, scale_factor=factor, mode=mode, antialias=antialias)
+
+    expected, leaf = call(x), x.to("webgpu").requires_grad_()
+    got = call(leaf)
+    close(got, expected, 1e-4)
+    weights = torch.randn(expected.shape)
+    got.backward(weights.to("webgpu"))
+    along = torch.randn(x.shape)  # a linear map's transpose: <A v, w> = <v, A^T w>
+    torch.testing.assert_close((call(along) * weights).sum(), (leaf.grad.cpu() * along).sum(), rtol=1e-3, atol=1e-3)

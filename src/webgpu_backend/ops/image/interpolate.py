@@ -28,9 +28,12 @@ def _scale(size: int, outs: int, corners: bool, given: float | None) -> float:
     return 1.0 / given if given is not None and given > 0 else size / max(outs, 1)
 
 
-def _numbers(x, sizes_in, sizes_out, dims, corners, scales) -> tuple:
+def _numbers(x, sizes_in, sizes_out, dims, corners, scales, copies: bool) -> tuple:
+    """`copies`: along a dimension of as many outputs as inputs these are copied, whatever its scale, as on the CPU."""
     inner, outs = _spatial(sizes_in, dims), _spatial(sizes_out, dims)
     scales = [None] * (3 - dims) + list(scales)
+    if copies:
+        scales = [None if s == o else g for s, o, g in zip(inner, outs, scales)]
     factors = [_scale(s, o, corners, g) for s, o, g in zip(inner, outs, scales)]
     return (_channels(sizes_in, dims), *inner, *outs, *factors, *_strides(x, dims))
 
@@ -74,6 +77,12 @@ def _repeats(mode: str, size: int, outs: int, scale: float) -> bool:
     return torch.equal(found.floor().long(), places // (outs // size))
 
 
+def _copies(mode: str, dims: int, antialias: bool) -> bool:
+    """As the CPU's forward kernels do. Gradients are those of the same places; the CPU has others of nearest in one and
+    three dimensions, of antialiased and of bicubic images, which do not fit its results."""
+    return antialias or mode == "linear" or (mode == "nearest" and dims == 2)
+
+
 def _planes(x: torch.Tensor) -> bool:
     """Whether the next image's first channel follows the last channel of the one before."""
     return x.stride(0) == x.shape[1] * x.stride(1)
@@ -89,7 +98,7 @@ def _forward(mode, dims, x, output_size, corners, scales, antialias=False):
     out = T.empty(sizes, x.dtype, _last_strides(sizes) if last else None)
     fours = mode in _NEAREST and not last and sizes[-1] % 4 == 0
     kernel = interpolate.kernel(mode, dims, corners, antialias, False, T.dtype_of(x), last, _planes(x), fours, caps())
-    run(kernel, (x,), (out,), *_numbers(x, x.shape, sizes, dims, corners, scales))
+    run(kernel, (x,), (out,), *_numbers(x, x.shape, sizes, dims, corners, scales, _copies(mode, dims, antialias)))
     return out
 
 
@@ -132,7 +141,7 @@ def _backward(mode, dims, grad, output_size, input_size, corners, scales, antial
     sizes = tuple(input_size)
     last = image_format(grad) is not torch.contiguous_format
     result = T.empty(sizes, grad.dtype, _last_strides(sizes) if last else None)
-    numbers = _numbers(grad, sizes, grad.shape, dims, corners, scales)
+    numbers = _numbers(grad, sizes, grad.shape, dims, corners, scales, _copies(mode, dims, antialias))
     whole = mode in _NEAREST and all(_repeats(mode, *one) for one in zip(*(numbers[k : k + 3] for k in (1, 4, 7))))
     kernel = interpolate.kernel(
         mode, dims, corners, antialias, True, T.dtype_of(grad), last, _planes(grad), whole, caps()
