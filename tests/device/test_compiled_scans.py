@@ -104,3 +104,16 @@ def test_sizes_that_change():
     for length in (5, 64, 700, 3000):
         x = torch.randn(3, length)
         torch.testing.assert_close(compiled(x.to(D)).cpu(), (x * 2).cumsum(-1), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape, dim", [((1, 20011), -1), ((3, 9001), 1), ((9001, 2), 0), ((2, 10007), None)], ids=str)
+def test_places_in_few_long_rows_too(adapter_class, shape, dim):
+    """As the next token of a text is chosen; the first of equal ones, and the first NaN."""
+    torch.manual_seed(0)
+    x = torch.randint(-50, 50, shape).float()
+    with_nan = x.clone()
+    with_nan.view(-1)[x.numel() // 2 :: 977] = float("nan")
+    for given in (x, with_nan):
+        check(lambda x: ((x * 2).argmax(dim), (x + 1).argmin(dim, keepdim=dim is not None)), given)
+    names = kernels_of(lambda: torch.compile(lambda x: x.argmax(dim))(x.to(D)))
+    assert any(name.startswith("argmax") for name in names), names

@@ -8,6 +8,7 @@ with torch.webgpu.graph(g):
 static.copy_(batch); g.replay()             # `out` has the new values
 """
 
+import sys
 from contextlib import contextmanager
 
 from ...plan.capture import Capture
@@ -61,8 +62,8 @@ class WebGPUGraph:
     def pool(self):
         return None
 
-    def __del__(self):
-        if self._capture is not None and not self._open:
+    def __del__(self, ends=sys.is_finalizing):
+        if self._capture is not None and not self._open and not ends():
             self.reset()
 
 

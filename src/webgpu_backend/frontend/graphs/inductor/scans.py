@@ -13,6 +13,7 @@ aten = torch.ops.aten
 _SCANS = {
     aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default, aten.cummax.default, aten.cummin.default,
 }  # fmt: skip
+_PLACES = {aten.argmax.default, aten.argmin.default}  # of which Inductor makes one kernel, however long a row is
 _LONGEST = 8192  # elements of a row, where there are fewer than so many rows
 _MANY = 256
 
@@ -20,16 +21,23 @@ _MANY = 256
 def leave_long_ones(graph: Graph) -> None:
     """Few rows of many elements are for the eager operator, which has several workgroups to a row."""
     for node in graph.nodes:
-        if node.target in _SCANS and not _fits(node):
+        if (node.target in _SCANS and not _fits(node)) or (node.target in _PLACES and _is_long(node)):
             node.meta["should_fallback"] = True
 
 
 def _fits(node: Node) -> bool:
+    """A scan that is known not to be long."""
     shape = node.args[0].meta["val"].shape
-    if not all([isinstance(n, int) for n in shape]) or not shape:
+    return bool(shape) and all([isinstance(n, int) for n in shape]) and not _is_long(node)
+
+
+def _is_long(node: Node) -> bool:
+    shape, dim = node.args[0].meta["val"].shape, node.args[1] if len(node.args) > 1 else None
+    if not shape or not all([isinstance(n, int) for n in shape]):
         return False
-    length = shape[node.args[1]]
-    return length <= _LONGEST or node.args[0].meta["val"].numel() >= length * _MANY
+    numel = node.args[0].meta["val"].numel()
+    length = numel if dim is None else shape[dim]
+    return length > _LONGEST and numel < length * _MANY
 
 
 def emit(kernel, dtypes: tuple[torch.dtype, ...], combine, values: tuple) -> tuple:
