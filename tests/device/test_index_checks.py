@@ -94,3 +94,18 @@ def test_the_rest():
         assert ours == theirs and issubclass(ours[0], Exception)
     with pytest.raises(IndexError):  # the CPU says that its memory is too small
         torch.index_copy(torch.ones(0, device=D), 0, indices(D, 1), torch.ones(1, device=D))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+@pytest.mark.parametrize("index", [(5,), (5, 5, 1), (11, 5), (5, 6)])
+@pytest.mark.parametrize("name", ["scatter", "scatter_add", "sum", "mean", "amin"])
+def test_scattered(name, index, dtype):
+    def call(device):
+        at = torch.zeros(index, dtype=torch.int64, device=device)
+        x, source = torch.ones(10, 5, dtype=dtype, device=device), torch.ones(5, 5, device=device)
+        if name.startswith("scatter"):
+            return getattr(torch, name)(x, 1, at, source)
+        return x.scatter_reduce(1, at, source, name, include_self=False)
+
+    theirs, ours = answers(call)
+    assert ours[0] is theirs[0] is RuntimeError  # the words are those of torch's shape functions

@@ -196,15 +196,14 @@ REDUCES = {"add": "sum", "multiply": "prod", "sum": "sum", "prod": "prod", "amax
 
 def _scatter(self, dim, index, value, how, op, check):
     canonicalize_dim(self.dim(), dim)
+    check()
     if not index.numel():
-        check()
         return self
     no_internal_overlap(self)
     no_overlap(self, index, value)
     index, value = apart(self, index, value)
 
     def layout(target):
-        check()
         strides, one = along(target, dim, index, op)
         return tuple(index.shape), strides, [one]
 
@@ -252,12 +251,12 @@ def scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
     def check():
         aten.scatter_reduce.two(like(self), dim, like(index), like(src), reduce, include_self=include_self)
 
+    check()
     if not index.numel():
-        check()
         return self
 
     def into(target, value, how):
-        return _scatter(target, dim, index, value, how, "scatter_reduce", check if target is self else lambda: None)
+        return _scatter(target, dim, index, value, how, "scatter_reduce", lambda: None)
 
     return reduce_into(self, src, reduce, include_self, into)
 
