@@ -104,3 +104,26 @@ def test_equal_legs_are_a_quarter_turn():
     z = torch.complex(x[:1], y[:1])
     for call in (torch.acos, torch.asin, torch.log, torch.angle):
         assert torch.equal(call(z.to(D)).cpu(), call(z))
+
+
+@pytest.mark.parametrize("number", [1j, 1 + 0j, 2.5, 2 - 0j])
+@pytest.mark.parametrize(
+    "dtype", [torch.int8, torch.int64, torch.uint8, torch.bool, torch.float32, torch.complex64], ids=str
+)
+def test_complex_numbers_without_an_imaginary_part_are_real(dtype, number):
+    """Beside tensors that are not complex; others are refused."""
+    for call in (
+        lambda x: x.clone().fill_(number),
+        lambda x: torch.addcmul(x, x, x, value=number),
+        lambda x: torch.add(x, x, alpha=number),
+        lambda x: torch._foreach_addcmul([x], [x], [x], [number])[0],
+        lambda x: torch._foreach_addcmul([x], [x], [x], torch.tensor([number]))[0],
+    ):
+        found = []
+        for device in ("cpu", D):
+            try:
+                result = call(torch.ones(3, dtype=dtype, device=device))
+                found.append((result.dtype, result.tolist()))
+            except RuntimeError as error:
+                found.append(type(error))
+        assert found[0] == found[1]

@@ -42,6 +42,7 @@ ADMITTED: dict[str, tuple[str, type, str]] = {
             ("if", "threshold_cpu", "threshold"),
             ("f", "frac_cpu", "frac"),
             ("fc", "lerp_kernel_tensor", "lerp"),
+            ("ifc", "addcmul_cpu_out", "addcmul"),
             ("bif", "xlogy_cpu", "xlogy"),
             ("bif", "xlog1py_cpu", "special_xlog1py"),
             ("fc", "logaddexp_cpu", "logaddexp"),

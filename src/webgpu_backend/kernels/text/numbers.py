@@ -30,7 +30,7 @@ def check(value, dtype: str) -> None:
     else:
         large = _LARGEST.get(dtype)
         fits = large is None or not any([large < abs(x) < float("inf") for x in (value.real, value.imag)])
-    if not fits or (value.imag and not dtype.startswith("complex")):
+    if not fits or (value.imag and not dtype.startswith(("complex", "bool"))):
         name = {"int32": "int", "bool": "bool", "float32": "float", "float64": "double", "float16": "c10::Half"}
         name["complex64"] = "c10::complex<float>"
         name = name.get(dtype, "c10::BFloat16" if dtype == "bfloat16" else f"{dtype}_t")
@@ -47,7 +47,7 @@ def packer(carrier: str, dtype: str, checked: bool, nonzero: bool = False) -> Ca
             check(value, dtype)
         if nonzero and not value:
             raise RuntimeError("ZeroDivisionError")
-        return plain((int(value) - low) % room + low if room else value)
+        return plain((_whole(value) - low) % room + low if room else value)
 
     return pack if checked or room or nonzero else plain
 
@@ -76,13 +76,24 @@ def _as_bf16(value: float) -> float:
 _AS_FEW_BITS = {"float16": _as_f16, "bfloat16": _as_bf16}
 
 
+def _real(value: complex, name: str) -> float:
+    """Of a complex number that has no other part."""
+    if value.imag:
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+    return value.real
+
+
+def _whole(value) -> int:
+    return int(value if value.__class__ is not complex else _real(value, "int64_t"))
+
+
 def _pack_f32(value) -> bytes:
     try:
         return _F32.pack(value)
     except OverflowError:
         return _F32.pack(float("inf") if value > 0 else float("-inf"))
-    except error:  # a complex number
-        raise RuntimeError("value cannot be converted to type float without overflow") from None
+    except error:
+        return _pack_f32(_real(value, "float"))
 
 
 def _pack_c64(value) -> bytes:
@@ -96,7 +107,7 @@ def _pack_f64(value) -> bytes:
     except OverflowError:  # an integer beyond any float
         return _F64.pack(float("inf") if value > 0 else float("-inf"))
     except error:
-        raise RuntimeError("value cannot be converted to type double without overflow") from None
+        return _pack_f64(_real(value, "double"))
 
 
 def _pack_c128(value) -> bytes:
@@ -106,13 +117,13 @@ def _pack_c128(value) -> bytes:
 
 PACKERS = {
     "f32": _pack_f32,
-    "i32": lambda v: _U32.pack(int(v) & 0xFFFFFFFF),
-    "u32": lambda v: _U32.pack(int(v) & 0xFFFFFFFF),
+    "i32": lambda v: _U32.pack(_whole(v) & 0xFFFFFFFF),
+    "u32": lambda v: _U32.pack(_whole(v) & 0xFFFFFFFF),
     "bool": lambda v: _U32.pack(bool(v)),
     "c64": _pack_c64,
     "f64": _pack_f64,
     "c128": _pack_c128,
-    **dict.fromkeys(("i64", "n64", "u64", "nu64"), lambda v: _U64.pack(int(v) & 0xFFFFFFFFFFFFFFFF)),
+    **dict.fromkeys(("i64", "n64", "u64", "nu64"), lambda v: _U64.pack(_whole(v) & 0xFFFFFFFFFFFFFFFF)),
 }
 """By carrier."""
 
