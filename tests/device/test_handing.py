@@ -179,7 +179,7 @@ def test_a_process_ends_and_forks_with_batches_waiting():
                 x.tolist()
             except Exception as error:
                 print("child:", type(error).__name__, flush=True)
-            raise SystemExit(0)
+            os._exit(0)  # as multiprocessing ends them: some drivers' exit handlers do not expect a child
         print("status", os.waitpid(pid, 0)[1], x.tolist(), flush=True)
         for _ in range(200):
             x.add_(1)

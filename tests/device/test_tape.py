@@ -254,6 +254,7 @@ def spares(monkeypatch):
     torch.webgpu.synchronize()
     queue = gpu().queue
     monkeypatch.setattr(queue, "hands_over", True)
+    monkeypatch.setattr(module, "LEAST", STEPS)
     found, submit = [], queue.spares.submit
 
     def counted(tape_):
@@ -267,9 +268,10 @@ def spares(monkeypatch):
 
 
 def settle():
-    """Until the thread has done all that is wanted."""
+    """Waits, and until the thread has done all that is wanted."""
+    torch.webgpu.synchronize()
     deadline = time.monotonic() + 60
-    while gpu().queue.spares.wanted:
+    while gpu().queue.spares.due:
         assert time.monotonic() < deadline
         time.sleep(1e-3)
 
@@ -386,3 +388,17 @@ def test_what_goes_wrong_on_the_thread_is_told(spares, monkeypatch):
     with pytest.raises(DeviceError, match="no more"):
         torch.webgpu.synchronize()
     assert x.tolist() == [4.0 * STEPS] * 5
+
+
+def test_short_tapes_and_those_nobody_waits_for_have_none(spares, monkeypatch):
+    x, y = torch.zeros(5, device=D), torch.ones(5, device=D)
+    graph = captured(lambda: region(x, y))
+    for _ in range(20):
+        graph.replay()
+    assert not gpu().queue.spares.ready and list(gpu().queue.spares.wanted)
+    monkeypatch.setattr(module, "LEAST", STEPS + 1)
+    short = captured(lambda: region(y, y))
+    for _ in range(6):
+        short.replay()
+        settle()
+    assert len(gpu().queue.spares.ready) == 1 and not any(spares)

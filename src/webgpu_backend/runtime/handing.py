@@ -97,11 +97,11 @@ class Hand:
             if call is not True:
                 call.release()
             spares = self.queue.spares
-            while spares.wanted and self._calls.empty() and not self._stopped:
+            while spares.due and self._calls.empty() and not self._stopped:
                 try:
                     spares.make()
                 except BaseException as error:
-                    spares.wanted.clear()
+                    spares.due.clear()
                     self.queue.refused = DeviceError(f"ending the commands of a replay: {error!r}")
 
     def _end(self) -> None:
@@ -113,7 +113,7 @@ class Hand:
         self._calls.put(True)  # were this one lost in an interrupt, the next would do
 
     def wake(self) -> None:
-        """Has it look at what tapes want (`spares`)."""
+        """Has it look at what is due (`spares`)."""
         if self._thread is None:
             self.start()
         self._calls.put(True)

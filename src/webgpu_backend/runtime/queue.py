@@ -88,8 +88,7 @@ class Queue:
         self._submitted = 0
         self.submits = 0
         self.bind_groups_created = 0
-        self.bytes_uploaded = 0
-        self.bytes_read = 0
+        self.bytes_uploaded = self.bytes_read = 0
         self.copies = 0  # commands that are no dispatch
         self.recording: list[Recorded] | None = None
         self.clock: Clock | None = None
@@ -448,6 +447,7 @@ class Queue:
             return bool(_poll(self.device, 0, NULL) & 1)
 
     def _wait(self) -> None:
+        self.spares.begin()
         stop = perf_counter() + self.spin
         while not _poll(self.device, 0, NULL) & 1:  # the library answers in the lowest byte alone
             if perf_counter() > stop:

@@ -1,9 +1,11 @@
 """Commands of tapes that are ended before they are asked for.
 
 To end a batch takes the library ten times as long as to submit it, and meanwhile the GPU has nothing to do. What a tape
-encodes is the same each time. So the thread that ends batches (`handing`) also ends those of a tape's next replay,
-while the GPU is busy with this one. Such commands keep what they use alive: they go when a bind group or a pipeline
-does (`Queue.epoch`).
+encodes is the same each time. So the thread that ends batches (`handing`) also ends those of a tape's next replay. It
+begins when the program waits, as it does for each token of a text: then the GPU is busy with this replay, and nobody
+else wants the interpreter. Where nobody waits, the GPU has other work, and what is short is ended as soon as it is
+submitted: neither gets any. Such commands keep what they use alive: they go when a bind group or a pipeline does
+(`Queue.epoch`).
 """
 
 from collections import deque
@@ -15,6 +17,7 @@ from .native import NULL, error_handler, lib
 
 MOST = 8  # tapes that have some at a time
 REPLAYS = 2  # after so many a tape is thought to be replayed again
+LEAST = 64  # dispatches
 
 _create = lib.wgpuDeviceCreateCommandEncoder
 _begin, _end = lib.wgpuCommandEncoderBeginComputePass, lib.wgpuComputePassEncoderEnd
@@ -26,20 +29,28 @@ class Spares:
     def __init__(self, queue: Any):
         self.queue = queue
         self.ready: dict = {}  # commands by their tapes, those made last at the end
-        self.wanted: deque = deque()  # tapes
+        self.wanted: deque = deque(maxlen=MOST)  # tapes
+        self.due: deque = deque()  # those that the thread is at
         self.lock = Lock()  # bind groups and pipelines stay while it is held, and so does `ready`
 
     def want(self, tape) -> None:
-        """Asks the thread for one, unless it has been asked or there is one. Called under the queue's lock."""
-        if tape not in self.ready and tape not in self.wanted:
+        """Asks for one, unless there is one. Called under the queue's lock."""
+        if len(tape.log) >= LEAST and tape not in self.ready and tape not in self.wanted:
             self.wanted.append(tape)
-            self.queue._hand.wake()
+
+    def begin(self) -> None:
+        """Has the thread make what is wanted. Called under the queue's lock, before a wait."""
+        if not self.wanted:
+            return
+        self.due.extend(self.wanted)
+        self.wanted.clear()
+        self.queue._hand.wake()
 
     def make(self) -> None:
-        """One that is wanted. Called on the thread."""
-        tape, queue = self.wanted[0], self.queue
+        """One that is due. Called on the thread."""
+        tape, queue = self.due[0], self.queue
         with self.lock:
-            holds = tape.epoch == queue.epoch and not queue.dead
+            holds = tape.epoch == queue.epoch and tape not in self.ready and not queue.dead
             if holds:  # once they are encoded, the encoder holds the bind groups and pipelines
                 encoder = _create(queue.device, NULL)
                 opened = _begin(encoder, NULL)
@@ -60,7 +71,7 @@ class Spares:
                         command = None
             if command is not None:  # it would be refused again: the way without a spare tells whom
                 _release(command)
-        self.wanted.popleft()
+        self.due.popleft()
 
     def submit(self, tape) -> bool:
         """Submits a tape's commands behind all that is recorded; False where none are ready."""
