@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import webgpu_backend
+from tests import needs
 from tests.device._compare import gradients
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
@@ -117,6 +118,8 @@ def test_errors_are_torchs(call):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.filterwarnings("ignore:Mismatch dtype")
 def test_rms_norm_keeps_the_dtype_of_its_input(dtype, weight):
+    if weight is torch.float64:
+        needs.feature("f64")
     x, w = torch.randn(3, 8).to(dtype), torch.rand(8).to(weight)
     expected = F.rms_norm(x, (8,), w, 1e-6)
     got = F.rms_norm(x.to("webgpu"), (8,), w.to("webgpu"), 1e-6)
