@@ -377,3 +377,23 @@ def test_any_operand_may_be_conjugated():
                     return call(*[turn(x.clone()) if i == place else x.clone() for i, x in enumerate(operands)])
 
                 check(f, a, b, c, depth=4)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32], ids=str)
+def test_factors_that_whole_numbers_have_no_room_for(dtype):
+    m, v = torch.ones(3, 3, dtype=dtype), torch.ones(3, dtype=dtype)
+    large = torch.iinfo(dtype).max + 1
+    calls = {
+        "addmm": lambda d, **k: torch.addmm(m.to(d), m.to(d), m.to(d), **k),
+        "addmv": lambda d, **k: torch.addmv(v.to(d), m.to(d), v.to(d), **k),
+        "addr": lambda d, **k: torch.addr(m.to(d), v.to(d), v.to(d), **k),
+        "baddbmm": lambda d, **k: torch.baddbmm(m[None].to(d), m[None].to(d), m[None].to(d), **k),
+    }
+    for name, call in calls.items():
+        for factors in ({"alpha": large}, {"beta": large}):
+            with pytest.raises(RuntimeError, match="without overflow") as here:
+                call("webgpu", **factors)
+            with pytest.raises(RuntimeError) as there:
+                call("cpu", **factors)
+            assert str(here.value) == str(there.value), name
+        assert torch.equal(call("webgpu", alpha=2, beta=3).cpu(), call("cpu", alpha=2, beta=3)), name

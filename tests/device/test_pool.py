@@ -123,3 +123,11 @@ def test_scattered_gradients():
     gradients(unpooled, X)
     gradients(lambda t: F.lp_pool2d(t, 2, 3), X)
     gradients(lambda t: F.adaptive_avg_pool2d(t, 1), X)
+
+
+def test_fractional_pools_of_negative_windows_are_refused():
+    """The CPU reads before the plane."""
+    with pytest.raises(RuntimeError, match="pool height -2 is negative"):
+        F.fractional_max_pool2d(torch.ones(1, 1, 8, 8, device="webgpu"), (-2, 2), output_size=(3, 3))
+    with pytest.raises(RuntimeError, match="pool width -1 is negative"):
+        F.fractional_max_pool3d(torch.ones(1, 1, 8, 8, 8, device="webgpu"), (2, 2, -1), output_size=(3, 3, 3))

@@ -167,3 +167,12 @@ def test_rows_after_others(offset):
     x = torch.randn(6, 37)
     for view in (lambda t: t[offset:], lambda t: t[:, offset:], lambda t: t.t()):
         torch.testing.assert_close(view(x.to("webgpu")).softmax(-1).cpu(), view(x).softmax(-1), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_gradients_of_another_size_are_refused(name):
+    """The CPU reads on behind the smaller one in the second."""
+    backward = getattr(torch, f"_{name}_backward_data")
+    for grad, output in (((3, 4), (2, 4)), ((2, 4), (3, 4)), ((4,), (2, 4)), ((2, 0), (2, 4))):
+        with pytest.raises(RuntimeError, match=f"same size .*{name}_backward"):
+            backward(torch.ones(grad, device="webgpu"), torch.ones(output, device="webgpu"), -1, torch.float32)

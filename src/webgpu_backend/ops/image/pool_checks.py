@@ -104,6 +104,8 @@ def fractional(dims: int, x: torch.Tensor, kernel: tuple, output: tuple, samples
     if x.dim() not in (dims + 1, dims + 2):
         raise RuntimeError(f"{out}(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(x.shape)}")
     for side, k, o, size in zip(("time", "height", "width")[-dims:], kernel, output, x.shape[-dims:]):
+        if k < 0:  # the CPU reads memory before the plane
+            raise RuntimeError(f"{out}(): pool {side} {k} is negative")
         if o + k - 1 > size:
             raise RuntimeError(f"{out}(): pool {side} {k} too large relative to input {side} {size}")
     dtype(f"{name}_out_frame", x)

@@ -11,7 +11,7 @@ from ..by_index import meta_results
 from ..pointwise.elementwise import _scalar_name, broadcast_shape, resize_output
 from ..shape.copy import device_copy, fill
 from ..table import autocast, custom
-from .product import addend, matching, matrix, multiply, output, refuse, supported
+from .product import addend, check_factors, matching, matrix, multiply, output, refuse, supported
 
 aten = torch.ops.aten
 _COMPOSITE = torch._C.DispatchKey.CompositeExplicitAutograd
@@ -388,6 +388,7 @@ def addr(self, vec1, vec2, *, beta=1, alpha=1):
             raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
         if isinstance(factor, complex) and not out.is_complex:
             raise RuntimeError("value cannot be converted to type float without overflow")
+    check_factors(out, beta, alpha)
     self.expand(len(vec1), len(vec2))  # or torch says what is wrong with it
     return aten.addr.default._op_dk(_COMPOSITE, self, vec1, vec2, beta=beta, alpha=alpha)
 

@@ -6,6 +6,7 @@ from ... import tensor as T
 from ...dtypes import Unsupported
 from ...kernels.matmul.matmul import plan
 from ...kernels.matmul.product import Matrix, Product
+from ...kernels.text import numbers
 from ...plan import caps, launch
 from ...runtime.errors import BindingTooLarge
 from ..shape.copy import fill
@@ -17,6 +18,8 @@ _NAMES = {torch.bool: "Bool", torch.uint16: "UInt16", torch.uint32: "UInt32", to
 
 def multiply(sizes, dtype: torch.dtype, product: Product | None, a, b, c=None) -> torch.Tensor:
     """The result of a product, of these sizes; without a sum to compute it is beta * c, or zero."""
+    if product is not None:
+        check_factors(dtype, product.alpha, product.beta)
     out = T.empty(sizes, dtype)
     if 0 in sizes or product is None or product.k == 0 or product.inner == 0:
         if out.numel():
@@ -30,6 +33,13 @@ def multiply(sizes, dtype: torch.dtype, product: Product | None, a, b, c=None) -
     except BindingTooLarge:
         oversized.multiply(product, a, b, c, out)
     return out
+
+
+def check_factors(dtype: torch.dtype, *factors) -> None:
+    """Raises torch's error for a factor that whole numbers have no room for."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        for factor in factors:
+            numbers.check(factor, str(dtype).removeprefix("torch."))
 
 
 def matrix(x: torch.Tensor, row: int, col: int, outer: int = 0, inner: int = 0) -> Matrix:

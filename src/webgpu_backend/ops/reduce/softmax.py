@@ -89,6 +89,12 @@ def _register(name: str, run: Reduction, backward: Reduction) -> None:
 
     @custom(f"_{name}_backward_data")
     def gradient(grad_output, output, dim, input_dtype):
+        if grad_output.shape != output.shape:
+            raise RuntimeError(
+                "Expected tensor for argument #1 'grad' to have same size as tensor for argument #2 'output'; but "
+                f"{list(grad_output.shape)} does not equal {list(output.shape)} (while checking arguments for "
+                f"{name}_backward)"
+            )
         return _rewrite(backward, (grad_output, output), dim, input_dtype)
 
 
