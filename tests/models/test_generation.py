@@ -46,6 +46,7 @@ def generated(model, ids, count, **given):
 def test_a_llama_by_inductor(monkeypatch):
     """Prompts of several lengths by one graph; the end of a text; an iteration that is left; what stays afterwards."""
     monkeypatch.setattr(env, "COMPILE", "inductor")
+    torch._dynamo.trace_rules.clear_lru_cache()  # as torch does when processes are joined
     model = made(transformers.LlamaConfig, num_hidden_layers=1)
     ids, other = prompt(), prompt(length=4)
     first, second = expected(model, ids, 12), expected(model, other, 9)

@@ -261,9 +261,10 @@ ROWS: tuple[Row, ...] = (
     # -- torch.compile: replays by the backend's name; by Inductor with our code generator, which is made of its parts
     Row("torch._dynamo.backends.registry", "has register_backend", "graphs.backend:registered",
         "torch.compile(backend='webgpu')", TORCH, when="torch._dynamo.backends.registry"),
-    Row("torch._dynamo.trace_rules", "has add get_legacy_mod_inlinelist", "graphs.backend:untraced",
-        "kernels that are called between two graphs, and modules that graphs are made of", TORCH,
-        when="torch._dynamo.trace_rules"),
+    Row("torch._dynamo.trace_rules", "has add", "graphs.backend:untraced",
+        "kernels that are called between two graphs", TORCH, when="torch._dynamo.trace_rules"),
+    Row("torch._dynamo.trace_rules.get_legacy_mod_inlinelist", "has cache_clear __wrapped__", "graphs.backend:traced",
+        "modules that graphs are made of", TORCH, when="torch._dynamo.trace_rules"),
     Row("torch._inductor.compile_fx.compile_fx",
         "takes model_ example_inputs_", "graphs.backend:in_place_of_inductor", "torch.compile by its defaults", TORCH,
         when="torch._inductor.compile_fx", everywhere=True),

@@ -367,14 +367,14 @@ class Queue:
         if self.encoder is not None:
             self._close()
         if self.closed:
-            commands = ffi.new("WGPUCommandBuffer[]", self.closed)
+            commands, count = ffi.new("WGPUCommandBuffer[]", self.closed), len(self.closed)
             error_handler.capture("submit")
             try:
                 if self.dead:
                     raise DeviceLost(self.dead)
-                lib.wgpuQueueSubmit(self.queue, len(commands), commands)
+                lib.wgpuQueueSubmit(self.queue, count, commands)
             finally:
-                del self.closed[: len(commands)]
+                del self.closed[:count]  # without a call, in which an interrupt could come before it
                 late = error_handler.release("submit")
             for command in commands:
                 lib.wgpuCommandBufferRelease(command)

@@ -167,11 +167,20 @@ _TRACED = (
 
 
 def untraced(trace_rules):
-    """Kernels called between two graphs are no code to compile. What stands in for a method or module is: `_TRACED`."""
+    """Kernels called between two graphs are no code to compile."""
     trace_rules.add(__package__.partition(".")[0])
-    for file in _TRACED:
-        trace_rules.get_legacy_mod_inlinelist().add((Path(__file__).parents[1] / file).as_posix())
     return trace_rules
+
+
+def traced(original):
+    """What stands in for a method or module is code to compile. torch makes the list anew when processes are joined."""
+    own = {(Path(__file__).parents[1] / file).as_posix() for file in _TRACED}
+
+    @cache
+    def get_legacy_mod_inlinelist():
+        return original.__wrapped__() | own
+
+    return get_legacy_mod_inlinelist
 
 
 def in_place_of_inductor(original):
