@@ -142,7 +142,8 @@ def test_rotation_of_one_row_is_a_part_of_its_product(adapter_of, size, dtype):
     def turned(x, w, b, cos, sin):
         return rotated(F.linear(F.rms_norm(x, (length,)), w, b).view(1, 1, heads, size).transpose(1, 2), cos, sin)
 
-    check(turned, x, w, b, cos, sin, kernels=1, **rough)
+    few = gpu().caps.max_bindings <= 8  # the sums are stored, and the rotation is a kernel of its own
+    check(turned, x, w, b, cos, sin, kernels=2 if few else 1, **rough)
     plain = lambda x, w, cos, sin: rotated(F.linear(x, w).view(heads, size), cos, sin)  # noqa: E731
     check(plain, x, w, cos, sin, kernels=1, **rough)
 
