@@ -10,8 +10,7 @@ from ....kernels.matmul.product import Matrix, Product
 from ....kernels.matmul.tiles import tuning
 from ....ops.matmul import alike  # noqa: F401  defines the operator
 from ....plan import caps
-from .epilogues import VIEWS
-from .nodes import call
+from .nodes import VIEWS, call
 from .products import FLOATS
 
 aten, ours = torch.ops.aten, torch.ops.webgpu_backend

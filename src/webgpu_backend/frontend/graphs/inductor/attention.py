@@ -9,8 +9,8 @@ from torch.fx import Graph, Node
 from .... import tensor as T
 from ....ops.attention import finished  # noqa: F401  defines the operator
 from ....plan import caps
-from .epilogues import VIEWS, Region, there
-from .nodes import call
+from .epilogues import Region, there
+from .nodes import VIEWS, call
 from .products import CAST, FLOATS, STEPS
 
 aten, ours = torch.ops.aten, torch.ops.webgpu_backend

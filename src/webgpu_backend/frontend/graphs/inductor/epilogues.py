@@ -10,11 +10,10 @@ from .... import tensor as T
 from ....ops.conv import finished as _finished  # noqa: F401  defines an operator
 from ....ops.matmul import finished  # noqa: F401  and this one
 from ....plan import caps
-from .nodes import call
+from .nodes import VIEWS, call
 from .products import CAST, FLOATS, STEPS, Text
 
 aten, ours = torch.ops.aten, torch.ops.webgpu_backend
-VIEWS = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
 _LAID = {aten.permute.default, aten.slice.Tensor, aten.select.int, aten.unsqueeze.default, aten.squeeze.dim}
 _PLAIN = {aten.mm.default, aten.bmm.default}
 _ADDING = {aten.addmm.default, aten.baddbmm.default}

@@ -6,6 +6,8 @@ _library = torch.library.Library("webgpu_backend", "FRAGMENT")
 _library.define("realized(Tensor x) -> Tensor")
 torch.library.impl(_library, "realized", "CompositeExplicitAutograd")(torch.clone)
 torch.library.register_fake("webgpu_backend::realized", torch.empty_like, lib=_library)
+aten = torch.ops.aten
+VIEWS = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}  # the elements in their order
 realized = torch.ops.webgpu_backend.realized.default  # computed once, whoever reads it: see `schedule.register`
 
 

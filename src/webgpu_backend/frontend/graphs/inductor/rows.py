@@ -6,15 +6,14 @@ import operator
 import torch
 from torch.fx import Graph, Node
 
-from .nodes import call, realized
-from .turns import turn, turned_halves
+from .nodes import VIEWS, call, realized
+from .turns import summed, turn, turned_halves
 
 aten, prims = torch.ops.aten, torch.ops.prims
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _LONGEST = 4096  # elements of a row that threads keep while its norm is computed
 _MOST = 1 << 25  # elements of a matrix; for one that takes longer to read, a norm of its own is nothing
 _CAST = prims.convert_element_type.default
-_VIEWS = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
 _STEPS = {
     aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.neg.default, aten.rsqrt.default,
     aten.sqrt.default, aten.reciprocal.default, aten.pow.Tensor_Scalar, aten.square.default, aten.add.Scalar,
@@ -36,9 +35,7 @@ def single_rows(graph: Graph) -> None:
             else:
                 row = _Repeated(graph, norm, across.meta["val"].shape).of(x)
             row = call(graph, _CAST, row, torch.float32)
-            made = call(graph, aten.sum.dim_IntList, call(graph, aten.mul.Tensor, across, row), [1])
-            if bias is not None:
-                made = call(graph, aten.add.Tensor, made, bias)
+            made = summed(graph, across, row, bias)
             made = call(graph, aten.view.default, made, list(node.meta["val"].shape))
             made = call(graph, _CAST, made, node.meta["val"].dtype)
             for cat, views in turned:
@@ -99,7 +96,7 @@ def _of_row(value: torch.Tensor, length: int) -> bool:
 def _view(node: Node) -> bool:
     """Whether it has the elements of its argument, in their order."""
     whole = node.target is aten.slice.Tensor and node.meta["val"].shape == node.args[0].meta["val"].shape
-    return node.target in _VIEWS or whole
+    return node.target in VIEWS or whole
 
 
 def _base(node: Node) -> Node:

@@ -9,10 +9,9 @@ elements, reads twice as much of a matrix that most threads find in a cache, and
 import torch
 from torch.fx import Graph, Node
 
-from .nodes import call
+from .nodes import VIEWS, call
 
 aten, prims = torch.ops.aten, torch.ops.prims
-_RESHAPES = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
 _MOST = 1 << 22  # elements of a matrix; to read a larger one twice takes longer than a kernel
 
 
@@ -25,7 +24,7 @@ def turned_halves(product: Node) -> list[tuple[Node, list[Node]]]:
         node, views = left.pop()
         for user in node.users:
             moved = views and views[-1].target is aten.permute.default
-            if user.target in _RESHAPES and not moved:
+            if user.target in VIEWS and not moved:
                 left.append((user, [*views, user]))
             elif user.target is aten.permute.default and not moved and _keeps_last(user):
                 left.append((user, [*views, user]))
@@ -67,6 +66,12 @@ def _part(node: Node, last: int, size: int) -> tuple[int, int] | None:
     return start or 0, size if end is None else min(end, size)
 
 
+def summed(graph: Graph, across: Node, row: Node, bias: Node | None) -> Node:
+    """The product of a row, as sums along the rows of a matrix."""
+    made = call(graph, aten.sum.dim_IntList, call(graph, aten.mul.Tensor, across, row), [1])
+    return made if bias is None else call(graph, aten.add.Tensor, made, bias)
+
+
 def turn(graph: Graph, product: Node, views: list[Node], across: Node, row: Node, bias: Node | None) -> Node:
     """What stands for the halves of a product, turned: a product with the rows of the matrix in that order."""
     value = product.meta["val"]
@@ -77,10 +82,7 @@ def turn(graph: Graph, product: Node, views: list[Node], across: Node, row: Node
         parts = call(graph, aten.reshape.default, x, [shape[0] // (2 * half), 2, half, *shape[1:]])
         return call(graph, aten.reshape.default, call(graph, prims.rev.default, parts, [1]), shape)
 
-    made = call(graph, aten.mul.Tensor, halves(across), row)
-    made = call(graph, aten.sum.dim_IntList, made, [1])
-    if bias is not None:
-        made = call(graph, aten.add.Tensor, made, halves(bias))
+    made = summed(graph, halves(across), row, None if bias is None else halves(bias))
     made = call(graph, prims.convert_element_type.default, made, value.dtype)
     made = call(graph, aten.reshape.default, made, [value.shape[-1] // (2 * half), 2, half])
     made = call(graph, aten.mul.Tensor, made, _signs(graph, value))
