@@ -12,15 +12,18 @@ given what is exact, small whole numbers that no rounding has touched.
 """
 
 import argparse
+import math
 import random
 import re
 import time
 import traceback
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
+
+from tests.fuzz_lines import KINDS, broadcasts
 
 D = "webgpu"
 SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 9, 16, 17, 33, 65)
@@ -28,7 +31,10 @@ FLOATS = (torch.float32, torch.float32, torch.float32, torch.float16, torch.bflo
 WHOLE = (torch.int64, torch.int32, torch.uint8, torch.int16, torch.int8)
 DTYPES = (*FLOATS, *FLOATS, *WHOLE, torch.bool, torch.complex64)
 MOST_ELEMENTS = 600
-_TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 1e-1, torch.float64: 1e-9}
+LARGER = (1, 2, 3, 16, 31, 64, 65, 100, 128, 129, 200, 256, 257, 513, 1000, 1025)  # of one program in ten
+MOST_OF_LARGER = 20_000
+MOST_COMPARED = 1e4  # behind larger numbers rounding may be anything
+_UNITS = {torch.float16: 2e-2, torch.bfloat16: 1e-1, torch.float64: 1e-9, torch.complex128: 1e-9}
 
 
 class Dice:
@@ -59,6 +65,9 @@ class Program:
     lines: list[str] = field(default_factory=list)
     inexact: set[str] = field(default_factory=set)
     graded: bool = False
+    errors: dict[str, float] = field(
+        default_factory=dict
+    )  # how far a tensor may be from the CPU's, where that is known
 
     def text(self) -> str:
         return "\n".join(self.lines)
@@ -73,6 +82,10 @@ class Writer:
         self.program = Program(graded=dice.chance(3))
         self.tensors: dict[str, torch.Tensor] = {}
         self.rounded: set[int] = set()  # storages that hold rounded values
+        self.past: dict[
+            int, tuple[float, float]
+        ] = {}  # storages, the coarsest rounding and the largest number behind them
+        self.sizes, self.most = (LARGER, MOST_OF_LARGER) if dice.chance(10) else (SIZES, MOST_ELEMENTS)
         self.scope = scope("cpu")
 
     def write(self, count: int) -> Program:
@@ -82,6 +95,9 @@ class Writer:
         while len(self.program.lines) < count and failures < 40:
             failures += not self.line()
         self.program.inexact = {n for n, t in self.tensors.items() if self.is_rounded(t)}
+        for name in self.program.inexact:
+            unit, largest = self.past[self.tensors[name].untyped_storage().data_ptr()]
+            self.program.errors[name] = unit * largest if largest <= MOST_COMPARED else math.inf
         return self.program
 
     # -- lines
@@ -93,6 +109,14 @@ class Writer:
         dtype = d.pick([t for t in self.dtypes if t.is_floating_point]) if grad else d.pick(self.dtypes)
         self.add(f"make({shape}, {dtype}, {d.below(1000)}{', grad=True' if grad else ''})", True)
 
+    def fresh(self, shape: tuple, dtype: torch.dtype) -> str:
+        """One more leaf, for lines that want a tensor of just this shape."""
+        grad = ", grad=True" if self.program.graded and dtype.is_floating_point and self.dice.chance(2) else ""
+        name = f"t{len(self.tensors)}"
+        if not self.add(f"make({shape}, {dtype}, {self.dice.below(1000)}{grad})", True):
+            raise Unfit
+        return name
+
     def line(self) -> bool:
         """One more line; False where the CPU refuses it."""
         if self.dice.chance(12):
@@ -100,10 +124,11 @@ class Writer:
             return True
         kind = self.dice.pick(KINDS)
         x = self.pick()
-        found = kind(self, x)
-        if found is None:
+        try:
+            found = kind(self, x)
+        except Unfit:
             return False
-        return self.add(*found)
+        return found is not None and self.add(*found)
 
     def add(self, text: str, exact: bool, target: str | None = None) -> bool:
         """Runs a line and keeps it. `exact`: it rounds nothing that is exact; `target`: what it writes."""
@@ -113,19 +138,22 @@ class Writer:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 exec(line, self.scope)
-        except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError):
+        except (RuntimeError, IndexError, TypeError, ValueError, AssertionError):
             return False
         used = [t for n, t in self.tensors.items() if _names(n, text)]
         made = self.tensors[target] if target else self.scope[name]
         if target and _overlaps(made):  # what is written twice is nobody's promise
             raise Abandoned
-        if not isinstance(made, torch.Tensor) or made.numel() > MOST_ELEMENTS or made.layout != torch.strided:
+        if not isinstance(made, torch.Tensor) or made.numel() > self.most or made.layout != torch.strided:
             return False
         self.program.lines.append(line)
         if not target:
             self.tensors[name] = made
         if not exact or any(map(self.is_rounded, used)) or _is_large(made):
             self.rounded.add(made.untyped_storage().data_ptr())
+        past = [self.past.get(t.untyped_storage().data_ptr(), (0.0, 1.0)) for t in (*used, made)]
+        units, largest = zip((_unit(made.dtype), _largest(made)), *past)
+        self.past[made.untyped_storage().data_ptr()] = max(units), max(largest)
         return True
 
     # -- choices
@@ -143,8 +171,8 @@ class Writer:
 
     def shape(self) -> tuple[int, ...]:
         while True:
-            shape = tuple(self.dice.pick(SIZES) for _ in range(self.dice.pick((0, 1, 1, 2, 2, 2, 3, 3, 4))))
-            if torch.Size(shape).numel() <= MOST_ELEMENTS:
+            shape = tuple(self.dice.pick(self.sizes) for _ in range(self.dice.pick((0, 1, 1, 2, 2, 2, 3, 3, 4))))
+            if torch.Size(shape).numel() <= self.most:
                 return shape
 
     def dim(self, x: str, least: int = 1) -> int | None:
@@ -155,7 +183,7 @@ class Writer:
         """Something that broadcasts with x, or a number."""
         shape = self.tensors[x].shape
         if not self.dice.chance(3):
-            found = self.pick(lambda t: _broadcasts(t.shape, shape))
+            found = self.pick(lambda t: broadcasts(t.shape, shape))
             if found:
                 return found
         return self.number(x)
@@ -174,6 +202,10 @@ class Writer:
         if dtype.is_floating_point and self.dice.chance(3):
             return self.dice.pick(("0.5", "-1.5", "2.25"))
         return self.dice.pick(("1", "2", "3", "0") if dtype is torch.uint8 else ("1", "2", "-1", "3", "0"))
+
+
+class Unfit(Exception):
+    """A leaf that would be too large."""
 
 
 class Abandoned(Exception):
@@ -200,10 +232,6 @@ def _names(name: str, text: str) -> bool:
     return False
 
 
-def _broadcasts(a, b) -> bool:
-    return all(x == y or x == 1 or y == 1 for x, y in zip(reversed(a), reversed(b)))
-
-
 def _is_large(t: torch.Tensor) -> bool:
     """Whether sums of such numbers may be rounded."""
     if not (t.is_floating_point() or t.is_complex()) or not t.numel():
@@ -215,218 +243,6 @@ def _is_large(t: torch.Tensor) -> bool:
         if not t.is_complex()
         else not bool(top <= most)
     )
-
-
-# -- kinds of lines: each gives (text, exact[, what is written]) or None where it does not fit
-
-
-def view(w: Writer, x: str):
-    t, d = w.tensors[x], w.dice
-    a, b = w.dim(x), w.dim(x)
-    if a is None:
-        return d.pick((f"{x}.view(1)", f"{x}.expand(2, 3)", f"{x}.unsqueeze(0)", f"{x}.reshape(1, 1)")), True
-    n = t.shape[a]
-    start, stop = d.below(n + 1), d.below(n + 1)
-    options = [
-        f"{x}.transpose({a}, {b})", f"{x}.permute({tuple(reversed(range(t.dim())))})", f"{x}.unsqueeze({a})",
-        f"{x}.narrow({a}, {min(start, stop)}, {abs(stop - start)})", f"{x}.flatten()", f"{x}.reshape(-1)",
-        f"{x}.reshape({(*t.shape[1:], t.shape[0])})", f"{x}.movedim({a}, {b})", f"{x}[{start}:, ...]",
-        f"{x}[..., ::{d.below(3) + 1}]", f"{x}.squeeze({a})", f"{x}.unsqueeze(0).expand(3, *{tuple(t.shape)})",
-        f"{x}.diagonal(0, {a}, {b})", f"{x}.unfold({a}, {min(n, 2)}, 1)", f"{x}.detach()", f"{x}.view_as({x})",
-        f"{x}.t()", f"{x}.chunk(2, {a})[-1]", f"{x}.mT",
-        f"{x}.swapaxes({a}, {b})",
-    ]  # fmt: skip
-    if n:
-        options += [f"{x}.select({a}, {d.below(n)})", f"{x}[{d.below(n)}]", f"{x}[None, {d.below(n)}]",
-                    f"{x}.unbind({a})[{d.below(n)}]", f"{x}.split({d.below(n) + 1}, {a})[0]"]  # fmt: skip
-    if t.is_complex():
-        options += [f"torch.view_as_real({x})", f"{x}.real", f"{x}.imag", f"{x}.conj()"] * 3
-    return d.pick(options), True
-
-
-def copies(w: Writer, x: str):
-    d, t = w.dice, w.tensors[x]
-    a = w.dim(x)
-    options = [f"{x}.clone()", f"{x}.contiguous()", f"{x}.to({d.pick(w.dtypes)})", f"{x}.tril()", f"{x}.triu(1)"]
-    if a is not None:
-        other = w.pick(lambda o: o.dim() == t.dim()) or x
-        options += [
-            f"{x}.flip({a})", f"{x}.roll({d.below(5) - 2}, {a})", f"{x}.repeat_interleave(2, {a})",
-            f"torch.cat([{x}, {other}], {a})", f"torch.stack([{x}, {x}], {a})", f"F.pad({x}, (1, {d.below(3)}))",
-            f"torch.cat([{x}, {x}.flip({a}), {other}], {a})", f"{x}.tile(2)", f"F.pad({x}, (-1, 2), value=2)",
-            f"{x}.repeat({', '.join(['2'] * t.dim())})", f"torch.hstack([{x}, {other}])", f"{x}.rot90(1, ({a}, 0))",
-        ]  # fmt: skip
-    text = d.pick(options)
-    return (text, ".to(" not in text or not (t.is_floating_point() and w.is_rounded(t)))
-
-
-def unary(w: Writer, x: str):
-    t = w.tensors[x]
-    exact = ["-{x}", "{x}.abs()", "{x}.relu()", "{x}.square()", "{x}.clamp(-2, 3)", "{x}.clamp(min=1)", "{x} * {x}",
-             "F.hardtanh({x})", "{x}.positive()", "F.leaky_relu({x}, 0.5)"]  # fmt: skip
-    rounded = ["{x}.sin()", "{x}.tanh()", "{x}.sigmoid()", "{x}.abs().sqrt()", "F.gelu({x})", "F.silu({x})",
-               "({x} / 3).exp().clamp(max=50)", "{x}.abs().log1p()", "F.softplus({x})", "{x}.atan()", "{x}.erf()",
-               "F.elu({x})", "1 / ({x}.abs() + 1)", "({x}.abs() + 1).rsqrt()", "F.mish({x})", "{x}.cos()"]  # fmt: skip
-    if t.is_complex():
-        exact, rounded = ["-{x}", "{x} * {x}", "{x}.conj()", "{x}.square()"], ["{x}.abs()", "{x} / 2"]
-    if t.is_floating_point() and w.dice.chance(2) or t.is_complex() and w.dice.chance(3):
-        return w.dice.pick(rounded).format(x=x), False
-    return w.dice.pick(exact).format(x=x), True
-
-
-def discrete(w: Writer, _):
-    x = w.exact(lambda t: not t.is_complex())
-    if x is None:
-        return None
-    y = w.exact(lambda t: _broadcasts(t.shape, w.tensors[x].shape) and not t.is_complex()) or "1"
-    op = w.dice.pick(("<", ">", "==", "!=", "<=", ">="))
-    options = [f"{x} {op} {y}", f"{x} {op} {w.number(x)}", f"{x}.sign()", f"{x}.floor()", f"{x}.round()", f"{x} % 3",
-               f"{x} // 2", f"{x}.logical_not()", f"torch.isin({x}, {y})" if y != "1" else f"{x}.isnan()",
-               f"torch.logical_and({x}, {y})" if y != "1" else f"{x}.bool()", f"{x}.trunc()", f"torch.fmod({x}, 2)",
-               f"torch.isclose({x}, {x})", f"{x}.to(torch.int32)", f"{x}.to(torch.int64)", f"{x}.bool()",
-               f"torch.div({x}, 2, rounding_mode='floor')"]  # fmt: skip
-    if not w.tensors[x].is_floating_point():
-        options += [f"{x} & {w.dice.pick(('3', y))}", f"{x} | 1", f"{x} ^ {y}", f"~{x}", f"{x} << 1", f"{x} >> 1"]
-    return w.dice.pick(options), True
-
-
-def binary(w: Writer, x: str):
-    y = w.partner(x)
-    d = w.dice
-    text = d.pick((f"{x} + {y}", f"{x} - {y}", f"{x} * {y}", f"torch.add({x}, {y}, alpha=2)", f"{y} - {x}",
-                   f"torch.rsub({x}, {y})", f"{x} + {x} * {y}", f"torch.sub({x}, {y}, alpha=3)"))  # fmt: skip
-    if w.tensors[x].is_complex() or y not in w.tensors or d.chance(2):
-        return text, True
-    c = w.exact(lambda t: t.dtype is torch.bool and _broadcasts(t.shape, w.tensors[x].shape))
-    options = [f"torch.maximum({x}, {y})", f"torch.minimum({x}, {y})", f"torch.lerp({x}, {y}, 0.5)",
-               f"torch.addcmul({x}, {x}, {y}, value=2)", f"torch.where({x} > 0, {x}, {y})"]  # fmt: skip
-    if c:
-        options += [f"torch.where({c}, {x}, {y})", f"{x}.masked_fill({c}, 2)"] * 2
-    text = d.pick(options)
-    if "> 0" in text and w.is_rounded(w.tensors[x]):
-        return None
-    return text, "lerp" not in text
-
-
-def reduction(w: Writer, x: str):
-    d, t = w.dice, w.tensors[x]
-    a, keep = w.dim(x), d.chance(2)
-    if a is None or d.chance(5):
-        return d.pick((f"{x}.sum()", f"{x}.float().mean()", f"{x}.amax()", f"{x}.sum().clone()")), False
-    options = [f"{x}.sum({a}, keepdim={keep})", f"{x}.cumsum({a})", f"{x}.amax({a}, keepdim={keep})",
-               f"{x}.amin({a})", f"{x}.max({a}).values", f"{x}.sum()"]  # fmt: skip
-    if not t.is_complex():
-        options.append(f"{x}.cummax({a}).values")
-    if t.is_floating_point():
-        options += [f"{x}.mean({a}, keepdim={keep})", f"{x}.softmax({a})", f"{x}.log_softmax({a})",
-                    f"{x}.logsumexp({a})",
-                    f"{x}.var({a}, correction=0)", f"{x}.norm(dim={a})", f"F.layer_norm({x}, {x}.shape[-1:])",
-                    f"F.normalize({x}, dim={a})"]  # fmt: skip
-        return d.pick(options), False
-    return d.pick(options), not t.is_complex()
-
-
-def order(w: Writer, _):
-    x = w.exact(lambda t: t.dim() and not t.is_complex() and t.numel())
-    if x is None:
-        return None
-    a = w.dim(x)
-    n = w.tensors[x].shape[a]
-    return w.dice.pick((
-        f"{x}.sort({a}, stable=True).values", f"{x}.sort({a}, stable=True).indices",
-        f"{x}.detach().topk({min(n, 3)}, {a}).values",  # equal ones are any of them
-        f"{x}.any({a})", f"{x}.all({a})", f"{x}.nonzero()", f"{x}.unique()", f"{x}.count_nonzero({a})",
-        f"{x}.argsort({a}, stable=True, descending=True)", f"{x}.sort(0, stable=True, descending=True).values",
-        f"torch.searchsorted({x}.flatten().sort()[0], {x})",
-        f"{x}.detach().kthvalue({n}, {a}).values", f"{x}.flatten().bincount()", f"{x}.unique(return_inverse=True)[1]",
-    )), True  # fmt: skip
-
-
-def product(w: Writer, x: str):
-    t = w.tensors[x]
-    if t.dtype is torch.bool:
-        return None
-    y = w.pick(lambda o: o.dim() and t.dim() and o.dtype == t.dtype and o.shape[-min(2, o.dim())] == t.shape[-1])
-    if y is None:
-        y = f"{x}.mT"
-    options = [f"{x} @ {y}", f"torch.matmul({x}, {y})"]
-    if t.dim() == 2:
-        options += [
-            f"F.linear({x}, {x})",
-            f"torch.mm({x}.t(), {x})",
-            f"torch.addmm({x} @ {x}.t(), {x}, {x}.t(), alpha=2)",
-        ]
-    if t.dim() == 3:
-        options += [f"torch.bmm({x}, {x}.mT)", f"torch.einsum('bij,bkj->bik', {x}, {x})", f"F.avg_pool1d({x}, 2)"]
-    if t.dim() == 4:
-        options += [f"F.max_pool2d({x}, 2)", f"F.interpolate({x}, scale_factor=2)", f"F.conv2d({x}, {x}[:1])"]
-    return w.dice.pick(options), False
-
-
-def indices(w: Writer, x: str):
-    """Reading by indices and masks."""
-    t, d = w.tensors[x], w.dice
-    if not t.dim() or not t.numel():
-        return None
-    a = w.dim(x)
-    n, seed = t.shape[a], d.below(1000)
-    index = f"index({d.pick((1, 2, 3, n, 2 * n))}, {n}, {seed})"
-    mask = w.exact(lambda o: o.dtype is torch.bool and o.shape == t.shape)
-    options = [f"{x}.index_select({a}, {index})", f"{x}[index((2, 3), {t.shape[0]}, {seed})]",
-               f"{x}.gather({a}, index({tuple(t.shape)}, {n}, {seed}))", f"{x}.take(index(5, {t.numel()}, {seed}))",
-               f"{x}[..., index(4, {t.shape[-1]}, {seed})]", f"{x}[index(3, {t.shape[0]}, {seed}) - {t.shape[0]}]",
-               f"torch.take_along_dim({x}, index({tuple(t.shape)}, {n}, {seed}), {a})"]  # fmt: skip
-    if t.dim() > 1:
-        options += [f"{x}[index(3, {t.shape[0]}, {seed}), index(3, {t.shape[1]}, {seed + 1})]",
-                    f"{x}[:, index((2, 1), {t.shape[1]}, {seed})]",
-                    f"{x}[0, index(2, {t.shape[1]}, {seed})]"]  # fmt: skip
-    if mask:
-        options += [f"{x}[{mask}]", f"{x}.masked_select({mask})"] * 3
-    return d.pick(options), True
-
-
-def inplace(w: Writer, x: str):
-    y = w.pick(lambda t: _broadcasts(t.shape, w.tensors[x].shape)) if not w.dice.chance(3) else None
-    y = w.apart(y, x) if y else w.number(x)
-    number = w.number(x)
-    return w.dice.pick((
-        f"{x}.add_({y})", f"{x}.mul_({y})", f"{x}.sub_({y}, alpha=2)", f"{x}.fill_({number})", f"{x}.zero_()",
-        f"{x}.clamp_(-3, 4)", f"{x}.neg_()", f"{x} += {y}", f"{x}[...] = {y}", f"{x}.relu_()",
-        f"{x}.copy_(torch.as_tensor({y}))",
-        f"{x}.addcmul_({x}, {x})", f"{x}.t_()", f"{x}.squeeze_()", f"{x}.transpose_(0, -1)", f"{x}.mul_({number})",
-    )), True, x  # fmt: skip
-
-
-def indexed_write(w: Writer, x: str):
-    t, d = w.tensors[x], w.dice
-    if not t.dim() or not t.numel():
-        return None
-    a, number, seed = w.dim(x), w.number(x), d.below(1000)
-    n, first = t.shape[a], t.shape[0]
-    y = w.pick(lambda o: o.dtype == t.dtype and _broadcasts(o.shape, t.shape[1:]) and o.dim() < t.dim()) or number
-    if y in w.tensors and w.tensors[y].untyped_storage().data_ptr() == t.untyped_storage().data_ptr():
-        y = f"{y}.clone()"
-    mask = w.exact(lambda o: o.dtype is torch.bool and o.shape == t.shape)
-    options = [
-        f"{x}[{d.below(first)}] = {y}", f"{x}[1:] = {y}", f"{x}[..., ::2] = {number}", f"{x}[::2].add_({number})",
-        f"{x}.index_fill_({a}, index(2, {n}, {seed}), {number})", f"{x}.select({a}, 0).mul_(2)",
-        f"{x}[index({first}, {first}, {seed}, distinct=True)] = {x}.clone()", f"{x}[:1].copy_({x}[-1:].clone())",
-        f"{x}.index_add_({a}, index({n}, {n}, {seed}), {x}.clone())", f"{x}[index(2, {first}, {seed})] += 1",
-        f"{x}.index_copy_({a}, index({n}, {n}, {seed}, distinct=True), {x}.flip({a}))", f"{x}.t()[0] = {number}",
-        f"{x}.scatter_({a}, index({tuple(t.shape)}, {n}, {seed}), {number})", f"{x}.view(-1)[1::3] = {number}",
-        f"{x}.scatter_add_({a}, index({tuple(t.shape)}, {n}, {seed}), {x}.clone())",
-        f"{x}.index_put_((index(3, {first}, {seed}),), torch.as_tensor({number}).to({x}), accumulate=True)",
-        f"{x}.diagonal().fill_({number})", f"{x}[{d.below(first)}, ...].add_(1)",
-        f"{x}.put_(index(2, {t.numel()}, {seed}, distinct=True), {x}.flatten()[:2].clone())",
-    ]  # fmt: skip
-    if mask:
-        options += [f"{x}[{mask}] = {number}", f"{x}.masked_fill_({mask}, {number})",
-                    f"{x}.masked_scatter_({mask}, {x}.flip(0).contiguous())"] * 3  # fmt: skip
-    return d.pick(options), True, x
-
-
-KINDS = (view, view, view, copies, copies, unary, unary, discrete, binary, binary, binary, reduction, order, product,
-         indices, indices, inplace, inplace, indexed_write, indexed_write)  # fmt: skip
 
 
 # -- running and comparing
@@ -507,8 +323,14 @@ def _differentiate(tensors: dict[str, torch.Tensor]) -> None:
 _REFUSED_BY_TORCH = ("modified by an inplace operation", "fake tensor call", "derivative for aten::floor_divide")
 
 
+def _unit(dtype: torch.dtype) -> float:
+    return _UNITS.get(dtype, 1e-4) if dtype.is_floating_point or dtype.is_complex else 0.0
+
+
 def _largest(t: torch.Tensor) -> float:
-    return (t.abs() if t.is_complex() else t).float().nan_to_num(0, 0, 0).abs().max().item()
+    if not t.numel():
+        return 1.0
+    return max(1.0, (t.detach().abs() if t.is_complex() else t.detach()).float().nan_to_num(0, 0, 0).abs().max().item())
 
 
 def difference(program: Program, compiled: bool = False) -> str | None:
@@ -525,16 +347,8 @@ def difference(program: Program, compiled: bool = False) -> str | None:
         if compiled and any(words in str(error) for words in _REFUSED_BY_TORCH):
             return None
         return f"{type(error).__name__}: {str(error)[:300]}\n{''.join(traceback.format_tb(error.__traceback__)[-3:])}"
-    scale = max(
-        [
-            1.0,
-            *[
-                (t.abs() if t.is_complex() else t).float().nan_to_num(0, 0, 0).abs().max().item()
-                for t in want.values()
-                if t.numel()
-            ],
-        ]
-    )
+    scale = max(map(_largest, want.values()))
+    coarse = max(_unit(t.dtype) for t in want.values()) * scale if scale <= MOST_COMPARED else math.inf
     for name, a in want.items():
         b = got.get(name)
         if b is None:
@@ -542,12 +356,10 @@ def difference(program: Program, compiled: bool = False) -> str | None:
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"{name}: {a.dtype}{list(a.shape)} on the CPU, {b.dtype}{list(b.shape)} here"
         rounded = name in program.inexact or name.endswith(".grad")
-        if rounded and (not a.isfinite().all() or scale > 1e4):
+        error = program.errors.get(name, coarse) if rounded else 0.0
+        if error == math.inf or error and not a.isfinite().all():
             continue
-        tolerance = 0.0
-        if rounded and (a.is_floating_point() or a.is_complex()):
-            tolerance = max([_TOLERANCE.get(t.dtype, 1e-4) for t in want.values()]) * scale
-        if not torch.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True):
+        if not torch.allclose(a, b, rtol=error, atol=error, equal_nan=True):
             return f"{name} is {a.flatten()[:8].tolist()} on the CPU and {b.flatten()[:8].tolist()} here"
     return None
 
@@ -556,14 +368,14 @@ def smaller(program: Program, compiled: bool = False) -> Program:
     """The program without the lines that its difference does not need."""
     lines, at = list(program.lines), len(program.lines) - 1
     while at >= 0:
-        tried = Program(lines[:at] + lines[at + 1 :], program.inexact, program.graded)
+        tried = replace(program, lines=lines[:at] + lines[at + 1 :])
         try:
             if difference(tried, compiled):
                 lines = tried.lines
         except Exception:  # noqa: BLE001  what is left makes no sense on the CPU
             pass
         at -= 1
-    return Program(lines, program.inexact, program.graded)
+    return replace(program, lines=lines)
 
 
 def generate(dice: Dice, dtypes: tuple = DTYPES) -> Program:
@@ -582,10 +394,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1e9)
     given = parser.parse_args()
     import webgpu_backend
+    from webgpu_backend.runtime.gpu import gpu
 
+    dtypes = (*DTYPES, torch.float64, torch.complex128) if gpu().caps.f64 else DTYPES
     start, found, lines, ran = time.time(), 0, 0, 0
     for seed in range(given.seed, given.seed + given.programs):
-        program = generate(Dice(seed))
+        program = generate(Dice(seed), dtypes)
         for compiled in (False, True)[: 1 + (given.compiled > 0 and seed % given.compiled == 0)]:
             if difference(program, compiled):
                 found += 1
