@@ -268,7 +268,8 @@ def more_reduction(w, x: str):
         return d.pick(options), not t.is_complex()
     options += [f"{x}.std({a}, correction=0)", f"torch.var_mean({x}, {a}, correction=0)[1]", f"{x}.norm()",
                 f"{x}.nansum({a})", f"{x}.logcumsumexp({a})", f"{x}.norm(1, {a})", f"{x}.norm(float('inf'), {a})",
-                f"torch.linalg.vector_norm({x}, 3, {a})", f"F.softmin({x}, {a})", f"{x}.detach().contiguous().nanmedian({a}).values",
+                f"torch.linalg.vector_norm({x}, 3, {a})", f"F.softmin({x}, {a})",
+                f"{x}.detach().contiguous().nanmedian({a}).values",
                 f"F.glu({x}, {a})", f"torch.trapezoid({x}, dim={a})",
                 f"{x}.mean(({a}, {a2}), keepdim={keep})"]  # fmt: skip
     return d.pick(options), False
