@@ -89,6 +89,9 @@ FOUND = {
     "extremes of no complex numbers": (
         False, "t5 = make((0, 3), torch.complex64, 434)", "t7 = t5.amax(1, keepdim=True)",
     ),
+    "the median of no whole numbers": (
+        False, "t0 = make((9, 0, 8), torch.int16, 700)", "t4 = t0.detach().median()", "t5 = t0.long().median()",
+    ),
 }  # fmt: skip
 
 

@@ -243,7 +243,7 @@ def nanmedian_dim(self, dim, keepdim=False):
 
 def _all(kind: str, x: torch.Tensor) -> torch.Tensor:
     if not x.numel():
-        return torch.full((), float("nan"), dtype=x.dtype, device=x.device)
+        return torch.full((), float("nan"), dtype=torch.float32, device=x.device).to(x.dtype)  # of whole numbers too
     return _select(kind, kind, x.reshape(-1), 0, False)[0]
 
 
