@@ -325,7 +325,7 @@ def more_copies(w, x: str):
         f"F.pad({x}, (1, 2), mode='{d.pick(('reflect', 'replicate', 'circular'))}')", f"{x}.diag_embed()",
                                             f"{x}.diag()",
         f"F.pad({x}, (0, 1, 2, -1))", f"torch.tensor_split({x}, 3, {a})[1] * 1", f"{x}.flip(tuple(range({t.dim()})))",
-        f"{x}.type_as({y})", f"{x}.masked_fill({x} == 1, 0)", f"torch.meshgrid({x}, {x}, indexing='ij')[1]",
+        f"{x}.type_as({y})", f"{x}.masked_fill({x}.isfinite(), 0)", f"torch.meshgrid({x}, {x}, indexing='ij')[1]",
         f"{x}.to(memory_format=torch.channels_last)", f"{x}.roll((1, -1), ({a}, 0))", f"torch.full_like({x}, 3) + {x}",
         f"torch.zeros_like({x}).copy_({x})", f"{x}.new_ones({x}.shape).mT * {x}.mT",
         f"{x}.as_strided((2, 2), (1, 2)) * 1",
@@ -557,7 +557,7 @@ def derived(w, _):
         return f"torch.autograd.grad({f.format(x=x)}.sum(), {x}, create_graph=True)[0]", False
     f = d.pick(("r.softmax(-1)", "r * r.sum()", "r.flip(0).cumsum(0)", "r.sort(stable=True).values",
                 "r[..., :1] * r",
-                "r.tanh() @ r", "r.unsqueeze(0) @ r.unsqueeze(1)", "F.gelu(r)", "torch.where(r > 0, r, 0)",
+                "r.tanh() @ r", "r.unsqueeze(0) @ r.unsqueeze(1)", "F.gelu(r)", "torch.where(r == r, r, 0)",
                 "r.amax(-1)"))  # fmt: skip
     return d.pick((f"torch.func.vmap(lambda r: {f})({x})", f"torch.func.vmap(lambda r: {f}, in_dims=-1)({x})",
                    f"torch.func.grad(lambda r: ({f}).sum())({x}.detach())",

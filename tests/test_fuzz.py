@@ -89,8 +89,12 @@ FOUND = {
     "extremes of no complex numbers": (
         False, "t5 = make((0, 3), torch.complex64, 434)", "t7 = t5.amax(1, keepdim=True)",
     ),
-    "the median of no whole numbers": (
+    "the median of nothing": (
         False, "t0 = make((9, 0, 8), torch.int16, 700)", "t4 = t0.detach().median()", "t5 = t0.long().median()",
+        "t6 = t0.bool().median()",
+    ),
+    "slices that are unique lie as the CPU's": (
+        False, "t1 = make((7, 4), torch.float16, 763)", "t5 = t1.unique(dim=1)", "t8 = t5.flatten()", "t5[1:] = 9",
     ),
 }  # fmt: skip
 

@@ -175,7 +175,7 @@ def _unique_rows(x: torch.Tensor, dim: int, order, return_inverse: bool, return_
     numbers, first, counts = _groups(flags)
     shape = list(x.shape)
     moved = [first.numel(), *shape[:dim], *shape[dim + 1 :]]
-    values = rows.index_select(0, first).reshape(moved).movedim(0, dim).contiguous()
+    values = rows.index_select(0, first).reshape(moved).movedim(0, dim)  # and lies so, as the CPU's
     inverse = _nothing()
     if return_inverse:
         inverse = numbers.long() - 1

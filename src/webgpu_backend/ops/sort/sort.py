@@ -7,6 +7,7 @@ from ... import dtypes
 from ... import tensor as T
 from ...kernels.sort import select, sort
 from ...plan import caps, launch, planned
+from ..admitted import check
 from ..by_index import run
 from ..shape.copy import fill, memory_order
 from ..table import custom
@@ -243,7 +244,8 @@ def nanmedian_dim(self, dim, keepdim=False):
 
 def _all(kind: str, x: torch.Tensor) -> torch.Tensor:
     if not x.numel():
-        return torch.full((), float("nan"), dtype=torch.float32, device=x.device).to(x.dtype)  # of whole numbers too
+        return torch.full((), float("nan"), dtype=torch.float32, device=x.device).to(x.dtype)  # whatever that is
+    check("median.elements", x.dtype)
     return _select(kind, kind, x.reshape(-1), 0, False)[0]
 
 
