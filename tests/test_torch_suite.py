@@ -42,7 +42,7 @@ def test_a_sample_of(file, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(out.read_text())
     assert not found["unknown"], found["unknown"]
-    assert found["counts"]["passed"] >= 3
+    assert found["kinds"]["passed"] >= 3
 
 
 def test_a_reason_is_found_by_name_and_message():

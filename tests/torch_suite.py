@@ -1,12 +1,16 @@
 """PyTorch's own device-generic tests on this device: one of its test files, or a fixed sample of it, in this process.
 
     python -m tests.torch_suite FOLDER FILE [--every 20] [--residue 0] [--seconds 60] [--json OUT]
+    python -m tests.torch_suite FOLDER FILE --ledger [--residue 0-7]
 
 FOLDER is `test/` of a checkout of PyTorch at the tag of the installed torch; nothing of it is kept here. `--every k`
 takes the tests whose names' checksums are divisible by k, the same ones everywhere; `--residue r` those that leave r,
 none of which is in a sample of another remainder. They run in the order of their checksums, so that those within
-`--seconds` are of all kinds. What fails is printed as it does. Kernels are waited for
-(WEBGPU_BLOCKING), so that an error is raised where the test expects it. What does not pass has its reason in
+`--seconds` are of all kinds. `--ledger` takes sixteenths, one after the other, by default those that have not run, and
+writes each down in `torch_ledger` when it has run to its end.
+
+What fails is printed as it does. A test that fails runs again with every kernel waited for (as by WEBGPU_BLOCKING): if
+that is all it lacked, because it expects an error at the call, it has passed. What does not pass has its reason in
 `torch_gaps`.
 """
 
@@ -23,10 +27,12 @@ import unittest
 import zlib
 from pathlib import Path
 
-os.environ.setdefault("WEBGPU_BLOCKING", "1")
+from tests import torch_gaps, torch_ledger
+
 os.environ.setdefault("WEBGPU_FALLBACK", "silent")
 os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "webgpu"
 MOST_SECONDS = 60  # for one test
+LATE = "not raised|does not match|when its results are waited for"  # how a test fails whose error comes late
 
 
 class TooSlow(BaseException):
@@ -69,7 +75,7 @@ def name_of(test: unittest.TestCase) -> str:
     return f"{cls}.{re.sub('_(privateuse1|webgpu)(?=_|$)', '_DEV', test._testMethodName)}"
 
 
-def chosen(module, every: int, residue: int = 0) -> list[unittest.TestCase]:
+def chosen(module, every: int, residue: int) -> list[unittest.TestCase]:
     found = []
     for cls in list(vars(module).values()):
         if isinstance(cls, type) and issubclass(cls, unittest.TestCase) and hasattr(cls, "device_type"):
@@ -137,6 +143,42 @@ class Outcome(unittest.TestResult):
         self._note(test, "passed", "though torch expects a failure")
 
 
+def wait_for_kernels(each: bool) -> None:
+    from webgpu_backend import env
+    from webgpu_backend.plan import run
+
+    env.BLOCKING = each
+    run.connect()
+
+
+def run(test: unittest.TestCase, result: Outcome) -> tuple[str, str]:
+    """Runs a test; returns its outcome and why."""
+    import torch
+
+    name = name_of(test)
+    test.run(result)
+    try:
+        torch.webgpu.synchronize()
+    except Exception as late:  # of this test, though nothing in it waited
+        result.told[name] = ["failed", f"{type(late).__name__}: {late}"]
+    outcome, why = result.told[name]
+    if outcome == "failed":
+        wait_for_kernels(True)
+        try:
+            test.run(result)
+        finally:
+            wait_for_kernels(False)
+        if result.told[name][0] == "passed" and not re.search(LATE, why):
+            result.told[name] = ["failed", f"only where kernels are not waited for: {why}"]
+    return tuple(result.told[name])
+
+
+def parts(text: str) -> list[int]:
+    """0,3-5 is 0, 3, 4 and 5."""
+    ends = [part.partition("-") for part in text.split(",")]
+    return [n for low, _, high in ends for n in range(int(low), int(high or low) + 1)]
+
+
 def _short(message: str) -> str:
     """Without torch's hint how to run its test."""
     return message.partition("\n\nTo execute this test")[0]
@@ -147,38 +189,51 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("file")
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--residue", type=int, default=0, help="the remainder of the checksums, below EVERY")
+    parser.add_argument("--residue", type=parts, help="remainders of the checksums, as 0 or 0,3-5")
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--most", type=int, default=MOST_SECONDS, help="seconds for one test")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--ledger", type=Path, nargs="?", const=torch_ledger.FILE)
     given = parser.parse_args()
-    target = given.json and given.json.absolute()
-    from tests import torch_gaps
+    target, ledger = given.json and given.json.absolute(), given.ledger and given.ledger.absolute()
+    import torch
+
+    version = torch.__version__.partition("+")[0]
+    if ledger:
+        given.every = torch_ledger.PARTS
+        given.residue = given.residue or torch_ledger.left(ledger, version, given.file)
 
     signal.signal(signal.SIGALRM, _alarm)
-    tests = chosen(load(given.folder.absolute(), given.file), given.every, given.residue)
-    result, start = Outcome(given.most), time.time()
+    module, start = load(given.folder.absolute(), given.file), time.time()
+    for residue in given.residue or [0]:
+        tests = chosen(module, given.every, residue)
+        told = run_all(tests, Outcome(given.most), start + given.seconds)
+        ran = sum(told["kinds"].values())
+        part = f"{residue} of {given.every}, {ran} of {len(tests)}"
+        print(f"{given.file}: {part}: {dict(told['kinds'])}, {time.time() - start:.0f} s", flush=True)
+        if ledger and ran == len(tests):
+            torch_ledger.record(ledger, version, given.file, residue, told["kinds"])
+        if target:
+            target.write_text(json.dumps(told))
+
+
+def run_all(tests: list[unittest.TestCase], result: Outcome, until: float) -> dict:
+    """Runs tests one after the other until it is time; returns how many ended how, and what failed why."""
     unknown, known, kinds = {}, {}, collections.Counter()
     for test in tests:
-        if time.time() - start > given.seconds:
+        if time.time() > until:
             break
-        test.run(result)
-        name = name_of(test)
-        outcome, why = result.told[name]
+        name, (outcome, why) = name_of(test), run(test, result)
         if outcome in ("failed", "slow"):
             reason = torch_gaps.reason(name, why) or excused(name)
             print(f"{outcome} {name}: {reason or _short(why)}", flush=True)
-            kinds[reason.partition(":")[0] if reason else "unknown"] += 1
             if reason is None:
                 unknown[name] = why
             else:
                 known[name] = (reason, why)
-    counts = {o: sum(x[0] == o for x in result.told.values()) for o in ("passed", "skipped", "failed", "slow")}
-    ran = f"{len(result.told)} of {len(tests)}"
-    print(f"{given.file}: {ran}: {counts}, of what failed {dict(kinds)}, {time.time() - start:.0f} s")
-    if target:
-        told = {"counts": counts, "unknown": unknown, "known": known, "kinds": kinds, "of": len(tests)}
-        target.write_text(json.dumps(told))
+            outcome = reason.partition(":")[0] if reason else "slow" if outcome == "slow" else "unknown"
+        kinds[outcome] += 1
+    return {"kinds": kinds, "unknown": unknown, "known": known, "of": len(tests)}
 
 
 if __name__ == "__main__":
