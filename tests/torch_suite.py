@@ -30,6 +30,7 @@ from pathlib import Path
 from tests import torch_gaps, torch_ledger
 
 os.environ.setdefault("WEBGPU_FALLBACK", "silent")
+os.environ.setdefault("LP_NUM_THREADS", "0")  # kernels are so small here that a software adapter's threads only wait
 os.environ["PYTORCH_TESTING_DEVICE_ONLY_FOR"] = "webgpu"
 MOST_SECONDS = 60  # for one test
 LATE = "not raised|does not match|when its results are waited for"  # how a test fails whose error comes late
