@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import needs, torch_gaps
+from tests import needs, torch_gaps, torch_ledger
 
 ROOT = Path(__file__).parents[1]
 # file -> one test in so many, so that each takes some seconds
@@ -51,3 +51,21 @@ def test_a_reason_is_found_by_name_and_message():
     )
     assert torch_gaps.reason("TestX.test_y", "Tensor-likes are not close!") is None
     assert all(len(why) > 10 for table in torch_gaps.TABLES.values() for why in table.values())
+
+
+def test_the_ledger_knows_what_has_not_run(tmp_path):
+    path = tmp_path / "runs.json"
+    torch_ledger.record(path, "2.13.0", "test_a.py", 10, {"passed": 5, "slow": 1})
+    torch_ledger.record(path, "2.13.0", "test_a.py", 2, {"passed": 3})
+    torch_ledger.record(path, "2.13.0", "test_a.py", 2, {"passed": 4, "words": 1})  # again: in the place of the first
+    assert torch_ledger.left(path, "2.13.0", "test_a.py") == [n for n in range(16) if n not in (2, 10)]
+    assert torch_ledger.left(path, "2.13.0", "test_b.py") == torch_ledger.left(path, "2.14.0", "test_a.py")
+    told = torch_ledger.summary(torch_ledger.read(path), ["test_a.py", "test_b.py"])
+    assert told[0].startswith("test_a.py: 11 tests, 9 passed, 1 words, 1 slow; not run: 0, 1, 3, 4")
+    assert told[1:] == ["test_b.py: 0 tests; not run", "all: 11 tests, 9 passed, 1 words, 1 slow"]
+    torch_ledger.record(path, "2.14.0", "test_b.py", 0, {})
+    assert sorted(torch_ledger.read(path)) == ["test_b.py", "torch"]
+
+
+def test_parts_are_named_by_numbers_and_ranges():
+    assert torch_ledger.parts("0,3-5") == [0, 3, 4, 5]

@@ -38,6 +38,12 @@ def left(path: Path, version: str, file: str) -> list[int]:
     return [part for part in range(PARTS) if str(part) not in ran]
 
 
+def parts(text: str) -> list[int]:
+    """0,3-5 is 0, 3, 4 and 5."""
+    ends = [part.partition("-") for part in text.split(",")]
+    return [n for low, _, high in ends for n in range(int(low), int(high or low) + 1)]
+
+
 def files(folder: Path) -> list[str]:
     """Those with tests for every device."""
     found = [path for path in sorted(folder.rglob("test_*.py")) if "instantiate_device_type_tests(" in path.read_text()]

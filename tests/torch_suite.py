@@ -174,12 +174,6 @@ def run(test: unittest.TestCase, result: Outcome) -> tuple[str, str]:
     return tuple(result.told[name])
 
 
-def parts(text: str) -> list[int]:
-    """0,3-5 is 0, 3, 4 and 5."""
-    ends = [part.partition("-") for part in text.split(",")]
-    return [n for low, _, high in ends for n in range(int(low), int(high or low) + 1)]
-
-
 def _short(message: str) -> str:
     """Without torch's hint how to run its test."""
     return message.partition("\n\nTo execute this test")[0]
@@ -190,7 +184,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("file")
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--residue", type=parts, help="remainders of the checksums, as 0 or 0,3-5")
+    parser.add_argument("--residue", type=torch_ledger.parts, help="remainders of the checksums, as 0 or 0,3-5")
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--most", type=int, default=MOST_SECONDS, help="seconds for one test")
     parser.add_argument("--json", type=Path)
