@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import webgpu_backend
+from webgpu_backend.runtime import loop
 from webgpu_backend.runtime import queue as runtime_queue
 from webgpu_backend.runtime.gpu import gpu
 
@@ -93,13 +94,18 @@ def test_calls_that_take_long_are_not_waited_for(monkeypatch):
 
 @pytest.mark.parametrize("spin", [0.0, 10.0])
 def test_a_wait_asks_before_it_sleeps(monkeypatch, spin):
-    asked, poll = [], runtime_queue._poll
+    asked, poll, is_idle = [], runtime_queue._poll, loop.is_idle
 
     def counted_poll(device, wait, index):
         asked.append(wait)
         return poll(device, wait, index)
 
+    def counted_question(device, times):
+        asked.append(0)
+        return is_idle(device, times)
+
     monkeypatch.setattr(runtime_queue, "_poll", counted_poll)
+    monkeypatch.setattr(loop, "is_idle", counted_question)
     monkeypatch.setattr(gpu().queue, "spin", spin)
     a = torch.rand(256, 256)
     x = a.to("webgpu")

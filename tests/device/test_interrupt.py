@@ -179,31 +179,35 @@ SLOTS = """
     import torch
     import webgpu_backend
     from webgpu_backend.runtime import queue as queues
+    from webgpu_backend.runtime import ring
     from webgpu_backend.runtime.gpu import gpu
 
     queue = gpu().queue
     queue.hands_over = False  # interrupts are the main thread's
-    dispatch, flush = queues._dispatch, queue.flush
+    pack, dispatch, flush = queues._pack, ring._dispatch, queue.flush
     x = torch.arange(5.0).to("webgpu")
     (x * 2).cpu()
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    # Calls that write their parameters and get no further, more of them than a batch has room for.
+    # Calls that write their parameters and get no further, more of them than a batch has room for; half of them, where
+    # that is known, in memory first, the others by calls as they come.
     queue.limit = queues.LARGEST_BATCH
-    results = []
-    for k in range(600):
-        queues._dispatch = interrupt
+    results, packs = [], queue.packs
+    for k in range(1200):
+        queue.packs = packs and k < 600
+        queues._pack = ring._dispatch = interrupt
         try:
             x * (k + 0.5)
         except KeyboardInterrupt:
             pass
-        queues._dispatch = dispatch
+        queues._pack, ring._dispatch = pack, dispatch
         if k % 5 == 0:
             results.append((k, x * (k + 0.25)))
 
-    assert queue._ring_used <= queue.count * queues.RING_SLOT
+    assert queue.ring.used <= queue.count * ring.SLOT
+    queue.packs = packs
 
     # Batches that are full and could not be submitted.
     for k in range(600):
@@ -230,7 +234,7 @@ SLOTS = """
             results.append((k, x * (k + 0.25)))
         except KeyboardInterrupt:
             pass
-        assert queue.count <= queues.LARGEST_BATCH and queue._ring_used <= len(queue._ring)
+        assert queue.count <= queues.LARGEST_BATCH and queue.ring.used <= queues.LARGEST_BATCH * ring.SLOT
     queues.error_handler.release = release
     for k, y in results:
         assert y.tolist() == [i * (k + 0.25) for i in range(5)], k

@@ -36,7 +36,10 @@ def _no_machine_code():
 def way(request, monkeypatch):
     """Both ways to make the calls."""
     if request.param == "Python":
+        torch.webgpu.synchronize()
         monkeypatch.setattr(loop, "_loop", None)
+        monkeypatch.setattr(loop, "_ask", None)
+        monkeypatch.setattr(gpu().queue, "packs", False)
     elif loop._loop is None:
         _no_machine_code()
     return request.param
@@ -222,8 +225,7 @@ def test_the_loop_makes_the_calls_of_python(monkeypatch):
     monkeypatch.setattr(loop, "_calls", ffi.new("void *[]", [ffi.cast("void *", c) for c in calls]))
     encoder = ffi.cast("void *", 0x7FFF_1234_5678)
     dispatches = [
-        (ffi.cast("void *", (1 << 47) + i), ffi.cast("void *", (1 << 46) + i), b"abcdefgh" * i, (i, 65535, 2**32 - 1))
-        for i in range(5)
+        (ffi.cast("void *", (1 << 47) + i), (1 << 46) + i, b"abcdefgh" * i, (i, 65535, 2**32 - 1)) for i in range(5)
     ]
     entries = loop.Entries(dispatches)
     entries.encode(encoder, 0, 5)
@@ -235,6 +237,35 @@ def test_the_loop_makes_the_calls_of_python(monkeypatch):
     entries.encode(encoder, 3, 0)
     entries.encode(encoder, 3, 1)
     assert by_machine == told and len(told) == 5 * 4 - 1 + 4
+
+
+@pytest.mark.parametrize("busy", [0, 1, 3, 4, 100])
+def test_the_loop_asks_until_the_device_is_idle(monkeypatch, busy):
+    if loop._ask is None:
+        _no_machine_code()
+    asked = []
+
+    def poll(device, wait, index):
+        asked.append((int(ffi.cast("uintptr_t", device)), wait, index == ffi.NULL))
+        return 0xABCDEF00 + (len(asked) > busy)  # the answer is in the lowest byte alone
+
+    function = ffi.callback("uint32_t(void *, uint32_t, void *)", poll)
+    monkeypatch.setattr(loop, "_poll_address", ffi.cast("void *", function))
+    assert loop.is_idle(ffi.cast("void *", 0x7FFF_1234_5678), 4) == (busy < 4)
+    assert asked == [(0x7FFF_1234_5678, 0, True)] * min(busy + 1, 4)
+
+
+def test_what_is_packed_is_encoded_before_its_bind_groups_go(way):
+    """Between two dispatches of a batch, and with parameters that nobody else holds."""
+    x = torch.zeros(7, device=D)
+    torch.webgpu.synchronize()
+    queue = gpu().queue
+    for i in range(40):
+        x.add_(i + 0.5)
+        if i % 7 == 3:
+            with queue.lock:
+                queue._drop_groups(lambda key: True)
+    assert x.tolist() == [sum(i + 0.5 for i in range(40))] * 7
 
 
 def test_tapes_are_few(monkeypatch):

@@ -33,3 +33,7 @@ def create_group(device, layout, buffers: tuple):
     descriptor = ffi.new("WGPUBindGroupDescriptor *", values)
     with checked("bind group"):
         return lib.wgpuDeviceCreateBindGroup(device, descriptor)
+
+
+def release_group(number: int) -> None:
+    lib.wgpuBindGroupRelease(ffi.cast("WGPUBindGroup", number))

@@ -18,6 +18,7 @@ from .errors import DeviceError, DeviceLost
 from .native import NULL, classify, error_handler, ffi, lib
 
 FEWEST_CORES = 2
+FEWEST = 16  # dispatches of a batch: to hand fewer over takes longer than to end them
 MOST_WAITING = 16  # batches, beyond which the program waits too
 
 _end, _release_pass = lib.wgpuComputePassEncoderEnd, lib.wgpuComputePassEncoderRelease
@@ -150,7 +151,8 @@ class Hand:
 
 def pass_on(queue: Any) -> None:
     """Has what is recorded submitted, by and by."""
-    if not queue._opened or not can_hand_over(queue):
+    few = queue.count < FEWEST and not queue._hand.waiting
+    if few or not queue._opened or not can_hand_over(queue):
         queue.flush()
     else:
         hand_over(queue)
@@ -158,7 +160,7 @@ def pass_on(queue: Any) -> None:
 
 def can_hand_over(queue: Any) -> bool:
     """Whether the thread may submit what is recorded."""
-    able = queue.hands_over and not queue._ring_used and queue.recording is None
+    able = queue.hands_over and not queue.ring.used and queue.recording is None
     return able and not (queue._alone or queue.closed or queue.void)
 
 
@@ -179,7 +181,9 @@ def _hand_over(queue: Any) -> Batch:
 
 
 def _taken(queue: Any) -> Batch:
-    """The open batch, which the queue has no more. Calls nothing but the constructor: no interrupt comes in between."""
+    """The open batch, which the queue has no more. Calls nothing but the constructor after it is encoded: no interrupt
+    comes in between."""
+    queue.encode()
     batch = Batch(queue.encoder, queue._opened, queue.log[:], queue.count)
     queue._opened = []
     queue.encoder = queue.pass_ = queue.bound = None

@@ -26,14 +26,15 @@ class Layout:
     def __init__(self, handle, access: str):
         self.handle = handle
         self.access = access
-        self.groups: dict[tuple, object] = {}
+        self.groups: dict[tuple, int] = {}  # numbers, as what is packed has them
 
 
 class Pipeline:
-    __slots__ = ("handle", "layout", "groups", "immediate", "name", "program", "guarded")
+    __slots__ = ("handle", "number", "layout", "groups", "immediate", "name", "program", "guarded")
 
     def __init__(self, handle, layout: Layout, immediate: bool, program: Program):
         self.handle = handle
+        self.number = int(ffi.cast("uintptr_t", handle))
         self.layout = layout
         self.groups = layout.groups
         self.immediate = immediate  # parameters as immediates; else in the uniform ring

@@ -6,13 +6,13 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ..program import Caps, Program, Step, Window
-from . import binding, budget, faults, handing, late, refusal, spares, tape, transfer
+from . import binding, budget, faults, handing, late, loop, refusal, ring, spares, tape, transfer
 from .blocks import Block, unbroken
 from .buffers import USAGE, Pool
 from .clock import Clock
 from .errors import BindingTooLarge, DeviceError, DeviceLost, NoBuffer
 from .native import NULL, checked, classify, error_handler, ffi, lib, raise_interrupt, when_mapped
-from .pipelines import PARAMS_GROUP, Pipeline, Pipelines
+from .pipelines import Pipeline, Pipelines
 
 # The first batch after a wait is short so that the GPU starts at once; later ones grow so that submits are few.
 FIRST_BATCH = 16
@@ -26,19 +26,16 @@ LARGE_BATCH = 4
 LARGE_MORE = 4
 # Seconds after which a batch for a GPU is submitted however short it is, and by how much that grows with each: where
 # calls take long to make, counting them would leave half of the work for the end.
-FIRST_SPAN = 3e-4
+FIRST_SPAN = 1e-3
 MORE_SPAN = 1e-4
 # Seconds for which a wait asks a GPU again and again: to be woken takes 40 to 60 us more. A software adapter needs the
 # core for the work itself.
 SPIN = 2e-2
+ASKS = 100  # at a time: a signal's handler waits for so long
 _NEVER = 1 << 62
-RING_SLOT = 256
 ARENA_BYTES = 1 << 20
 
-_set_pipeline = lib.wgpuComputePassEncoderSetPipeline
-_set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
-_set_immediates = lib.wgpuComputePassEncoderSetImmediates
-_dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
+_pack, _ENTRY_BYTES, _BYTES_AT = loop.ENTRY.pack_into, loop.ENTRY.size, loop.BYTES_AT
 _write_buffer = lib.wgpuQueueWriteBuffer
 _begin_pass = lib.wgpuCommandEncoderBeginComputePass
 _finish = lib.wgpuCommandEncoderFinish
@@ -68,6 +65,8 @@ class Queue:
         self.lock = RLock()
         self.encoder = self.pass_ = None
         self._opened: list = []  # the pass
+        self.packed = loop.Packed(LARGEST_BATCH)  # dispatches of the pass that are not encoded yet
+        self.packs = loop.known()
         self.bound: Pipeline | None = None
         self.bound_params: bytes | None = None
         self.log: list = []  # the commands of the open batch, as in `refusal`
@@ -81,7 +80,7 @@ class Queue:
         self.limit = FIRST_BATCH
         self.more = 0  # by which the limit grows; 0: it doubles
         gpu = caps.kind == "gpu"
-        self.spin = SPIN if gpu else 0.0
+        self.spin, self.asks = (SPIN, ASKS) if gpu else (0.0, 1)
         self.first_large = self.large = LARGE if gpu else _NEVER
         self.first_span = self.span = FIRST_SPAN if gpu else 1e9
         self.until = 0.0
@@ -96,12 +95,9 @@ class Queue:
         self.bind_groups = 0
         self.epoch = 0  # moves when a bind group or a pipeline is gone
         self.most_groups = budget.bind_groups(caps.kind)
-        self._offset = ffi.new("uint32_t[1]")
         self._status = ffi.new("int *")
         self._map_info = when_mapped(self._status)
-        self._ring = bytearray(RING_SLOT * LARGEST_BATCH)
-        self._ring_used = 0
-        self._ring_block = self._ring_group = None
+        self.ring = ring.Ring(self, LARGEST_BATCH)
         self._arena = None
         self._arena_used = 0
         self.watched: dict[tuple, bytes] = {}  # kernels that may report a bad index, recorded since the last look
@@ -118,7 +114,7 @@ class Queue:
     # -- dispatches
 
     def record(self, step: Step, buffers: tuple, params: bytes) -> None:
-        """Encodes one dispatch into the open batch. The caller has proved sizes, aliasing and limits."""
+        """Adds one dispatch to the open batch. The caller has proved sizes, aliasing and limits."""
         with self.lock:
             try:
                 try:
@@ -131,22 +127,17 @@ class Queue:
                 encoder = self.pass_
                 if encoder is None:
                     encoder = self._begin()
-                if pipeline is not self.bound:
-                    _set_pipeline(encoder, pipeline.handle)
-                    self.bound = pipeline
-                    self.bound_params = None
-                _set_bind_group(encoder, 0, group, 0, NULL)
-                if params is not self.bound_params:
-                    if pipeline.immediate:
-                        if params:
-                            _set_immediates(encoder, 0, params, len(params))
-                    else:
-                        self._set_uniform(encoder, params)
-                    self.bound_params = params
                 x, y, z = step.grid
-                self.log.append((step, buffers, params))
-                self.count = count = self.count + 1  # no interrupt comes between this and the call
-                _dispatch(encoder, x, y, z)
+                if self.packs and pipeline.immediate and params.__class__ is bytes:
+                    packed = self.packed
+                    at, size = packed.count * _ENTRY_BYTES, len(params)
+                    _pack(packed.memory, at, pipeline.number, group, id(params) + _BYTES_AT, size, x, y, z, 0)
+                    # No interrupt comes between these lines; the log holds the parameters.
+                    self.log += [(step, buffers, params)]
+                    packed.count += 1
+                    self.count = count = self.count + 1
+                else:
+                    count = ring.record_at_once(self, pipeline, group, step, buffers, params)
                 if pipeline.guarded:
                     faults.watch(self.watched, pipeline.name, params)
                 if self.recording is not None:
@@ -166,8 +157,14 @@ class Queue:
                 # Perhaps an interrupt between two calls into the library: nobody knows what is bound, parameters may be
                 # written that no dispatch reads, and a full batch may be left as it is.
                 self.pass_ = self.bound = None
-                self._ring_used = min(self._ring_used, self.count * RING_SLOT)
+                self.ring.forget(self.count)
                 raise
+
+    def encode(self) -> None:
+        """Encodes what is packed, which comes before anything else that is done to the pass, or to what it uses."""
+        if self.packed.count and not self.dead:
+            self.bound = None
+            self.packed.encode(self._opened[0])
 
     tape_of, replay = tape.tape_of, tape.replay
 
@@ -259,6 +256,7 @@ class Queue:
 
     def _end_pass(self) -> None:
         if self._opened:
+            self.encode()
             ended, self.pass_, self.bound = self._opened[0], None, None
             del self._opened[0]
             lib.wgpuComputePassEncoderEnd(ended)
@@ -282,23 +280,6 @@ class Queue:
         self._seen.clear()
         self._looked = 0
         self.encoder = lib.wgpuDeviceCreateCommandEncoder(self.device, NULL)
-
-    def _set_uniform(self, encoder, params: bytes) -> None:
-        if self._ring_group is None:
-            self._make_ring()
-        at = self._ring_used
-        self._ring[at : at + len(params)] = params
-        self._ring_used = at + RING_SLOT
-        self._offset[0] = at
-        _set_bind_group(encoder, PARAMS_GROUP, self._ring_group, 1, self._offset)
-
-    def _make_ring(self) -> None:
-        size = len(self._ring)
-        usage = lib.WGPUBufferUsage_Uniform | lib.WGPUBufferUsage_CopyDst
-        self._ring_block = Block(self.pool.create_buffer(size, usage), size)
-        self._ring_group = binding.create_group(
-            self.device, self.pipelines.params_layout, (Window(self._ring_block, 0, RING_SLOT),)
-        )
 
     def fault_words(self) -> Block:
         """What kernels report bad indices in."""
@@ -328,17 +309,19 @@ class Queue:
         if self.bind_groups >= self.most_groups:
             self._drop_groups(lambda key: True)
         bound = (*buffers, self.fault_words()) if pipeline.guarded else buffers
-        group = pipeline.groups[buffers] = binding.create_group(self.device, pipeline.layout.handle, bound)
+        group = loop.address_of(binding.create_group(self.device, pipeline.layout.handle, bound))
+        pipeline.groups[buffers] = group
         self.bind_groups += 1
         self.bind_groups_created += 1
         return group
 
     def _drop_groups(self, doomed) -> None:
+        self.encode()  # what is encoded holds its bind groups
         self.epoch += 1
         self.spares.clear()
         for layout in self.pipelines.layouts.values():
             for key in [k for k in layout.groups if doomed(k)]:
-                lib.wgpuBindGroupRelease(layout.groups.pop(key))
+                binding.release_group(layout.groups.pop(key))
                 self.bind_groups -= 1
 
     def forget(self, blocks: list[Block]) -> None:
@@ -386,8 +369,7 @@ class Queue:
     def _close(self) -> None:
         """Ends the open batch and puts its commands with those to be submitted, or with those that were refused."""
         self._end_pass()
-        if self._ring_used:
-            _write_buffer(self.queue, self._ring_block.handle, 0, ffi.from_buffer(self._ring), self._ring_used)
+        self.ring.write()
         batch, encoder = self.count, self.encoder
         keep, finish = self.closed.extend, map(_finish, (encoder,), (NULL,))
         error_handler.capture("batch")
@@ -396,7 +378,7 @@ class Queue:
             self.encoder = None
             self._submitted += batch
             self.submits += 1
-            self.count = self._ring_used = 0
+            self.count = self.ring.used = 0
             keep(finish)
         finally:
             error = error_handler.release("batch")
@@ -444,12 +426,12 @@ class Queue:
         """All that was recorded is done. Asks, and does not wait."""
         with self.lock:
             self.flush()
-            return bool(_poll(self.device, 0, NULL) & 1)
+            return loop.is_idle(self.device, 1)
 
     def _wait(self) -> None:
         self.spares.begin()
         stop = perf_counter() + self.spin
-        while not _poll(self.device, 0, NULL) & 1:  # the library answers in the lowest byte alone
+        while not loop.is_idle(self.device, self.asks):
             if perf_counter() > stop:
                 _poll(self.device, 1, NULL)
                 break
@@ -597,4 +579,4 @@ class Queue:
             raise faults.raised(words, watched)
 
 
-unbroken.add(Queue._close.__code__)
+unbroken.update(f.__code__ for f in (Queue._close, Queue.encode, loop.Packed.encode))

@@ -15,7 +15,7 @@ from typing import Any
 from .blocks import unbroken
 from .native import NULL, error_handler, lib
 
-MOST = 8  # tapes that have some at a time
+MOST = 32  # tapes that have some at a time: a text that grows is in other memory now and then
 REPLAYS = 2  # after so many a tape is thought to be replayed again
 LEAST = 64  # dispatches
 

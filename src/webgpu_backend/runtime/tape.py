@@ -82,6 +82,7 @@ def _encode_all(queue: Any, tape: Tape) -> None:
 
 
 def _encode(queue: Any, encoder, tape: Tape, first: int, count: int) -> None:
+    queue.encode()
     queue.bound = None
     queue.log += tape.log if count == len(tape.log) else tape.log[first : first + count]
     queue.count += count

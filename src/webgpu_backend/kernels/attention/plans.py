@@ -3,7 +3,7 @@
 from ...dtypes import DType
 from ...program import Caps, Plan, Step
 from ..matmul.product import numbered
-from . import halves, single
+from . import halves, one_query, single
 from .epilogue import After
 from .single import FEW, Mask, Shape, Strides
 
@@ -18,6 +18,9 @@ def plan_forward(
     """Over q, k, v, the mask (if there is one), the rows' log-sum-exps, the output and what `after` reads beside it."""
     inputs = ("q", "k", "v") if mask is None else ("q", "k", "v", "mask")
     beside = ("d",) if after is not None and after.d is not None else ()
+    if one_query.fits(shape, dtype, causal, dropout, caps):
+        step = one_query.plan(shape, dtype, operands, mask, scale, caps, after)
+        return numbered(Plan((_named(step, *inputs, *beside, "lse", "out"),), {}), FORWARD)
     few = shape.l * (shape.heads // shape.shared) <= FEW
     if not few and not dropout and halves.fits("forward", shape, dtype, scale, caps):
         first, tiles = halves.plan_bounds("qkv", shape, dtype, operands, caps)

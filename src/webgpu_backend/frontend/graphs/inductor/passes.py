@@ -91,6 +91,20 @@ def fold_rows(graph: torch.fx.Graph) -> None:
         graph.erase_node(node)
 
 
+def multiply_single(graph: torch.fx.Graph) -> None:
+    """Products over one element, as positions by frequencies of rotary embeddings, are elementwise: what follows takes
+    them in."""
+    aten = torch.ops.aten
+    for target in (aten.mm.default, aten.bmm.default):
+        for node in graph.find_nodes(op="call_function", target=target):
+            value = node.meta["val"]
+            if node.args[0].meta["val"].shape[-1] == 1 and value.is_floating_point() and not node.kwargs:
+                with graph.inserting_before(node):
+                    made = call(graph, aten.mul.Tensor, *node.args)
+                node.replace_all_uses_with(made)
+                graph.erase_node(node)
+
+
 _ALIKE = {
     torch.ops.aten.view.default,
     torch.ops.aten.reshape.default,
@@ -148,6 +162,7 @@ def _reads(node: torch.fx.Node, storage: StorageWeakRef) -> bool:
 
 def before_lowering(graph: torch.fx.Graph) -> None:
     share_heads(graph)
+    multiply_single(graph)
     compute_once(graph)
     draw_inside(graph)
     fold_rows(graph)
