@@ -133,6 +133,35 @@ def test_few_queries_lie_as_they_were_given(length, dtype, adapter_class, monkey
     check((2, length, 4, 8), (2, 150, 4, 8), mask=torch.rand(length, 150) > 0.3, **options)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("heads, shared, keys, size, values", [
+    (4, 2, 33, 64, 64), (3, 3, 1, 4, 8), (2, 1, 1024, 20, 36), (6, 2, 257, 128, 128), (2, 2, 600, 256, 256),
+])  # fmt: skip
+@pytest.mark.parametrize("adapter_class", ["gpu"], indirect=True)
+def test_one_query_is_one_dispatch(heads, shared, keys, size, values, dtype, adapter_class):
+    q, k = torch.randn(2, heads, 1, size).to(dtype), torch.randn(2, shared, keys, size).to(dtype)
+    v = torch.randn(2, shared, keys, values).to(dtype)
+    nothing = torch.rand(2, heads, 1, keys) > 0.4
+    nothing[1, 0] = False
+    masks = (None, torch.rand(2, 1, 1, keys) > 0.3, nothing, torch.randn(1, heads, 1, keys).to(dtype))
+    given = [t.to("webgpu") for t in (q, k, v)]
+    for mask in masks:
+        wide = mask.float() if mask is not None and mask.dtype == dtype else mask
+        wanted = sdpa(q.float(), k.float(), v.float(), wide, enable_gqa=True)
+        there = None if mask is None else mask.to("webgpu")
+        sdpa(*given, there, enable_gqa=True)
+        before = webgpu_backend.stats()["dispatches"]
+        found = sdpa(*given, there, enable_gqa=True)
+        assert webgpu_backend.stats()["dispatches"] - before == 1
+        tolerance = TOLERANCE[dtype]
+        torch.testing.assert_close(found.cpu().float(), wanted, rtol=tolerance, atol=tolerance)
+    if keys > 1:  # infinite values of the last key are no business of those that do not see it
+        v[:, :, -1] = float("inf")
+        found = sdpa(given[0], given[1][:, :, :-1], v.to("webgpu")[:, :, :-1], enable_gqa=True)
+        wanted = sdpa(q.float(), k.float()[:, :, :-1], v.float()[:, :, :-1], enable_gqa=True)
+        torch.testing.assert_close(found.cpu().float(), wanted, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize("limit", [0, 1 << 40])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_rows_are_taken_apart_from_heads_without_a_copy(limit, dynamic, monkeypatch):
