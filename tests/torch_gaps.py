@@ -77,6 +77,10 @@ BY_DESIGN: dict[tuple[str, str], str] = {
         "I got this output",
     ): "compares with stored text, of which there is none for this device",
     ("_vdot_DEV_complex", "Conj mismatch"): "the conjugate is computed at once; the CPU's is a view",
+    (
+        "test_jvpvjp_cumprod_DEV_float32",
+        "not close",
+    ): "two formulas of torch, apart by the same on the CPU for these numbers",
     ("test_compile_int4_mm", ""): "weights packed for CPU and CUDA kernels",
     ("test_instancenorm_mixed_dtype_backward", "not raised"): "parameters of other floating dtypes are taken",
 }
