@@ -152,6 +152,18 @@ def wait_for_kernels(each: bool) -> None:
     run.connect()
 
 
+def close_what_is_open() -> None:
+    """An alarm may come at the beginning of what would have closed a transform or a level of tangents, for all tests
+    that follow."""
+    import torch
+    from torch.autograd import forward_ad
+
+    while forward_ad._current_level >= 0:
+        forward_ad.exit_dual_level()
+    torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(0)
+    torch.set_grad_enabled(True)
+
+
 def run(test: unittest.TestCase, result: Outcome) -> tuple[str, str]:
     """Runs a test; returns its outcome and why."""
     import torch
@@ -163,6 +175,8 @@ def run(test: unittest.TestCase, result: Outcome) -> tuple[str, str]:
     except Exception as late:  # of this test, though nothing in it waited
         result.told[name] = ["failed", f"{type(late).__name__}: {late}"]
     outcome, why = result.told[name]
+    if outcome == "slow":
+        close_what_is_open()
     if outcome == "failed":
         wait_for_kernels(True)
         try:
