@@ -12,6 +12,7 @@ import torch
 
 from tests import needs
 from webgpu_backend.program import Program, Step
+from webgpu_backend.runtime import handing as module
 from webgpu_backend.runtime.errors import DeviceError
 from webgpu_backend.runtime.gpu import gpu
 
@@ -30,6 +31,7 @@ def handing(monkeypatch):
     torch.webgpu.synchronize()
     queue = gpu().queue
     monkeypatch.setattr(queue, "hands_over", True)
+    monkeypatch.setattr(module, "FEWEST", 0)
     monkeypatch.setattr(queue, "grow", lambda: None)
     queue.limit = 4
     yield queue
@@ -58,6 +60,27 @@ def test_they_are_submitted_in_order(handing):
         host.mul_(0.5).add_(i % 7)
     assert handing.submits - before >= 199
     assert torch.equal(x.cpu(), host)
+
+
+def test_few_dispatches_are_submitted_at_once(handing, monkeypatch):
+    given = []
+    monkeypatch.setattr(
+        handing._hand, "give", lambda batch, give=handing._hand.give: (given.append(batch), give(batch))
+    )
+    x = torch.zeros(5, device=D)
+    torch.webgpu.synchronize()
+    for fewest, handed in ((0, 10), (5, 0), (4, 10)):
+        monkeypatch.setattr(module, "FEWEST", fewest)
+        monkeypatch.setattr(handing, "until", float("inf"))
+        monkeypatch.setattr(handing, "span", 1e9)
+        given.clear()
+        for _ in range(10):
+            short_batches()
+            for _ in range(4):
+                x.add_(1)
+        assert len(given) == handed
+        torch.webgpu.synchronize()
+    assert x.tolist() == [120.0] * 5
 
 
 def test_uploads_and_reads_come_in_between():
@@ -109,8 +132,6 @@ def test_several_are_refused():
 
 
 def test_more_batches_than_may_wait(handing):
-    from webgpu_backend.runtime import handing as module
-
     x = torch.zeros(5, device=D)
     for _ in range(40 * module.MOST_WAITING):
         x.add_(1)

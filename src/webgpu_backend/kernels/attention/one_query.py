@@ -23,7 +23,8 @@ MOST = 8 << 20
 def fits(shape: Shape, dtype: DType, causal: bool, dropout: float, caps: Caps) -> bool:
     read = shape.batch * shape.heads * shape.s * (shape.e + shape.v) * dtype.size
     few = shape.l == 1 and shape.s <= KEYS and read <= MOST
-    return few and caps.kind == "gpu" and not causal and not dropout and _threads(caps) is not None
+    able = caps.kind == "gpu" and caps.subgroups and _threads(caps) is not None
+    return few and able and not causal and not dropout
 
 
 def _threads(caps: Caps) -> int | None:
@@ -41,27 +42,34 @@ def plan(
     words = [1, 1, shape.s, shape.e // 4, shape.v // 4, shape.heads, ratio, 1, sequences]
     params = packed(words) + parameters("forward", shape, operands, mask, scale) + packed(read)
     lanes = 1 << (shape.v // 4 - 1).bit_length()
-    unroll = next(u for u in (16, 8, 4, 2, 1) if shape.e // 4 % u == 0)
-    program = _program(dtype, mask.dtype if mask else None, lanes, unroll, kind, caps)
+    team = min(1 << (shape.e // 4 - 1).bit_length(), 32, caps.lanes)
+    quads, whole = -(-shape.e // (4 * team)), shape.e % (4 * team) == 0
+    program = _program(dtype, mask.dtype if mask else None, lanes, team, quads, whole, kind, caps)
     return Step(program, params, spread(sequences, caps))
 
 
 @cache
-def _program(dtype: DType, mask: DType | None, lanes: int, unroll: int, after: Kind | None, caps: Caps) -> Program:
+def _program(dtype, mask, lanes: int, team: int, quads: int, whole: bool, after: Kind | None, caps: Caps) -> Program:
     more, beside, functions, end = texts(after, caps)
     fields, bindings = interface("forward", dtype, mask, caps)
     bindings[-1:-1] = beside
     vector = elements.array_type(dtype, "v", caps)
     bindings.append(("out", "read_write", vector))
     threads = _threads(caps)
-    wide = min(32, caps.lanes) if caps.subgroups else 1
+    wide = min(32, caps.lanes)
     return render_program(
-        f"attention_one_{dtype.short}_{mask.short if mask else ''}{lanes}x{unroll}{end}", "attention/one_query.wgsl",
-        fields + more, bindings, caps, declarations=[*elements.wideners((dtype,), caps), *functions],
-        after=after is not None, threads=threads, keys=KEYS, lanes=lanes, unroll=unroll, ahead=AHEAD, wide=wide,
-        masks=[wide >> i for i in range(1, wide.bit_length())], vector=vector.removeprefix("array<")[:-1],
+        f"attention_one_{dtype.short}_{mask.short if mask else ''}{lanes}x{team}x{quads}{'' if whole else 'u'}{end}",
+        "attention/one_query.wgsl", fields + more, bindings, caps,
+        declarations=[*elements.wideners((dtype,), caps), *functions], after=after is not None, threads=threads,
+        keys=KEYS, lanes=lanes, ahead=AHEAD, wide=wide, team=team, quads=quads, whole=whole,
+        keys_ahead=max(AHEAD // quads, 1), masks=_halvings(wide), team_masks=_halvings(team),
+        vector=vector.removeprefix("array<")[:-1],
         mask=mask_kind(mask), causal=False, packed=False, dropout=False,
         widened=lambda group: elements.widened(dtype, group, caps),
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=" ".join(elements.write4(dtype, "out", "to", ["r.x", "r.y", "r.z", "r.w"], caps)),
     )  # fmt: skip
+
+
+def _halvings(n: int) -> list[int]:
+    return [n >> i for i in range(1, n.bit_length())]

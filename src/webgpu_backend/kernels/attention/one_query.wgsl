@@ -7,13 +7,15 @@ var<workgroup> tops: array<f32, {{ threads // wide }}>;
 var<workgroup> sums: array<vec4<f32>, {{ threads }}>;
 var<workgroup> totals: array<f32, {{ threads }}>;
 
+{# What lies past the head's size is nothing, also where the element that is read instead is infinite. #}
+{% macro part(k, u) %}{{ widened(k) if whole else "select(vec4<f32>(0.0), %s, c + %du < p.e4)" % (widened(k), u * team) }}{% endmacro %}
 {# Values of {{ ahead }} keys are on their way before their weights are known. #}
 {% macro fetch(first) %}
 {% for u in range(ahead) %}
         v{{ u }} = v_in[v_at + min({{ first }} + {{ u * slices }}u, p.s - 1u) * p.v_r + e];
 {% endfor %}
 {% endmacro %}
-// One query of one head: first a thread has a key, then four elements of the output over every {{ slices }}th key.
+// One query of one head: its scores, then four elements of the output for each thread, over every {{ slices }}th key.
 @compute @workgroup_size({{ threads }})
 fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
     let group = wid.x + wid.y * nwg.x;
@@ -30,21 +32,36 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     let mask_at = p.mask_o + batch * p.mask_b + head * p.mask_h;
 {% endif %}
     var top = LOWEST;
-    for (var key = lid; key < p.s; key += {{ threads }}u) {
-        let row = k_at + key * p.k_r;
-        var sum = vec4<f32>(0.0);
-        for (var i = 0u; i < p.e4; i += {{ unroll }}u) {
-{% for u in range(unroll) %}
-            let k{{ u }} = k_in[row + i + {{ u }}u];
-            let q{{ u }} = q_in[q_at + i + {{ u }}u];
+    // {{ team }} threads have a key, so that those next to each other read what lies side by side.
+    let c = lid % {{ team }}u;
+{% for u in range(quads) %}
+    let at{{ u }} = min(c + {{ u * team }}u, p.e4 - 1u);
+    let q{{ u }} = select(vec4<f32>(0.0), {{ widened("q_in[q_at + at%d]" % u) }}, c + {{ u * team }}u < p.e4);
 {% endfor %}
-{% for u in range(unroll) %}
-            sum = fma({{ widened("q%d" % u) }}, {{ widened("k%d" % u) }}, sum);
+    for (var base = 0u; base < p.s; base += {{ threads // team * keys_ahead }}u) {
+        let first = base + lid / {{ team }}u;
+{% for a in range(keys_ahead) %}
+        let row{{ a }} = k_at + min(first + {{ a * (threads // team) }}u, p.s - 1u) * p.k_r;
+{% for u in range(quads) %}
+        let k{{ a }}_{{ u }} = k_in[row{{ a }} + at{{ u }}];
 {% endfor %}
+{% endfor %}
+{% for a in range(keys_ahead) %}
+        {
+            var sum = {% for u in range(quads) %}{{ " + " if u }}dot(q{{ u }}, {{ part("k%d_%d" % (a, u), u) }}){% endfor %};
+{% for mask in team_masks %}
+            sum += subgroupShuffleXor(sum, {{ mask }}u);
+{% endfor %}
+            let key = first + {{ a * (threads // team) }}u;
+            if (key < p.s) {
+                let s = score(sum * p.factor, 0u, key{{ ", mask_at" if mask }});
+                if (c == 0u) {
+                    scores[key] = s;
+                }
+                top = max(top, s);
+            }
         }
-        let s = score(((sum.x + sum.y) + (sum.z + sum.w)) * p.factor, 0u, key{{ ", mask_at" if mask }});
-        scores[key] = s;
-        top = max(top, s);
+{% endfor %}
     }
     let e = min(lid % {{ lanes }}u, p.v4 - 1u);
 {% for u in range(ahead) %}
