@@ -225,6 +225,71 @@ def test_cosines_are_computed_once():
     check(lambda x, y: (y * x.cos(), (y + 1) * x.cos(), y.flip(0) / x.cos()), x, y)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.int64], ids=str)
+def test_products_over_one_element_are_elementwise(dtype):
+    """As angles of rotary embeddings are made of frequencies and positions; with infinities and NaN."""
+    if dtype is torch.float64:
+        needs.feature("f64")
+    x, y = torch.randn(2, 33, 1).mul(4).to(dtype), torch.randn(2, 1, 7).mul(4).to(dtype)
+    if dtype.is_floating_point:
+        x[0, 3], x[1, 4], y[0, 0, 2] = float("inf"), float("nan"), 0
+    kernels = 1 if dtype.is_floating_point else None
+    check(lambda x, y: (x @ y).transpose(1, 2) * 2 + 1, x, y, kernels=kernels, rtol=1e-3, atol=1e-3)
+    check(lambda x, y: x[0] @ y[0] + y[0], x, y, kernels=kernels, rtol=1e-3, atol=1e-3)
+
+
+ZEROS = {
+    "x * 0.0": lambda x: x * 0.0,
+    "x * -0.0 + 1": lambda x: x * -0.0 + 1,
+    "zeros * x": lambda x: torch.zeros_like(x) * x,
+    "x - x": lambda x: x - x,
+    "x * x - x * x": lambda x: x * x - x * x,
+    "x + (-x)": lambda x: x + (-x),
+    "0.0 / x": lambda x: 0.0 / x,
+    "-0.0 / x": lambda x: -0.0 / x,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.0),
+    "elu": lambda x: F.elu(x, 0.0),
+    "lerp": lambda x: torch.lerp(x, x * 2, 0.0),
+    "addcmul": lambda x: torch.addcmul(x, x, x, value=0.0),
+    "where": lambda x: torch.where(x > 1, x, x * 0.0),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)
+def test_zeros_hide_no_infinities_and_no_nan(dtype):
+    """Drivers know that x * 0.0 and x - x are zero, which they are not for these."""
+    if dtype is torch.float64:
+        needs.feature("f64")
+    x = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 2.0, -3.0, 1e-6]).to(dtype)
+    for name, f in ZEROS.items():
+        torch._dynamo.reset()
+        with torch.no_grad():
+            expected, found = f(x), torch.compile(f)(x.to(D)).cpu()
+        assert torch.equal(found.isnan(), expected.isnan()), name
+        kept = ~expected.isnan()
+        assert torch.equal(found[kept], expected[kept]), name
+        assert torch.equal(found[kept].signbit(), expected[kept].signbit()), name
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv"])
+def test_zeros_after_products_hide_none_either(adapter_of, kind):
+    adapter_of(kind="gpu")
+    torch.manual_seed(0)
+    x, w = (
+        (torch.randn(9, 64), torch.randn(33, 64))
+        if kind == "linear"
+        else (torch.randn(2, 8, 9, 9), torch.randn(8, 8, 3, 3))
+    )
+    x[0] = float("inf")
+    call = F.linear if kind == "linear" else F.conv2d
+    for f in (lambda x, w: F.leaky_relu(call(x, w), 0.0), lambda x, w: call(x, w) * 0.0 + 1):
+        torch._dynamo.reset()
+        with torch.no_grad():
+            expected, found = f(x, w), torch.compile(f)(x.to(D), w.to(D)).cpu()
+        assert torch.equal(found.isnan(), expected.isnan())
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
 def test_special_values_come_through():
     small = 1e-40 if keeps_denormals() else 1e-30
     x = torch.tensor([0.0, -0.0, small, 3e38, float("inf"), float("-inf"), float("nan"), -1.5] * 3)

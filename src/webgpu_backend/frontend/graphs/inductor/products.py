@@ -180,6 +180,8 @@ class Text:
         if node.kwargs or node.meta["val"].dtype not in (*FLOATS, torch.bool):
             return False
         given = node.args[:1] if node.target is CAST else node.args
+        if _folds(node):
+            return False
         names = [self._named(a, leaf) for a in given]  # statements that they take come before
         source = "a" if node.target is CAST else _source(STEPS[node.target])
         if None in names or source is None:
@@ -194,6 +196,14 @@ class Text:
 
     def source(self, result: Node) -> str:
         return "\n".join([*self.lines, self.names[result]])
+
+
+def _folds(node: Node) -> bool:
+    """Whether drivers would compute it by a rule that knows neither infinities nor NaN: x * 0.0, 0.0 / x, x - x."""
+    zero = any([isinstance(a, int | float) and a == 0 for a in node.args])
+    if node.target in (aten.mul.Tensor, aten.div.Tensor):
+        return zero
+    return node.target is aten.sub.Tensor and node.args[0] is node.args[1]
 
 
 def _source(name: str) -> str | None:

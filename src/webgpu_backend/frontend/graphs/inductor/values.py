@@ -1,6 +1,7 @@
 """Operations on values: the expressions that the operator table has for eager calls, and the few that are Inductor's
 own. A value is a variable of the text with a dtype, and is held as that dtype's carrier."""
 
+import math
 from functools import cache
 
 import torch
@@ -125,6 +126,35 @@ def _pointwise(name: str):
     return staticmethod(comparison if name in ("lt", "gt", "le", "ge") else operation)
 
 
+# -- what drivers compute with zeros, by rules that know neither infinities nor NaN: x * 0.0, 0.0 / x, x - x
+
+
+def _zero(x) -> bool | None:
+    """Whether a constant zero is negative; None for anything else."""
+    if isinstance(x, CSEVariable):
+        return V.kernel.zeros.get(str(x))
+    return math.copysign(1, x) < 0 if isinstance(x, float) and x == 0 else None
+
+
+def _floats(*args) -> bool:
+    return all([isinstance(x, CSEVariable) and carrier_of(x.dtype) in ("f32", "f64") for x in args])
+
+
+def _times_zero(a, b) -> CSEVariable | None:
+    """The product where one of them is a constant zero."""
+    for zero, x in ((a, b), (b, a)):
+        negative = _zero(zero)
+        if negative is not None and _floats(x):
+            source = f"where(isfinite(a), copysign(b, {'-' * negative}a), c)"
+            return apply(f"times_zero{'_' * negative}", source, (x, 0.0, math.nan), x.dtype)
+    return None
+
+
+def _nothing(x: CSEVariable) -> CSEVariable:
+    """x - x"""
+    return apply("less_itself", "where(isfinite(a), b, c)", (x, 0.0, math.nan), x.dtype)
+
+
 # What is no operation on values, or stands in the class below.
 _APART = {
     "load_seed", "rand", "randn", "randint64", "rand_eager", "load", "store", "reduction", "sort", "store_reduction",
@@ -141,7 +171,41 @@ class Values(_Table):
     @staticmethod
     def constant(value, dtype: torch.dtype) -> CSEVariable:
         dtype = computed(dtype)
-        return named(literal(value, carrier_of(dtype)), dtype)
+        found = named(literal(value, carrier_of(dtype)), dtype)
+        if dtype.is_floating_point and value == 0:
+            V.kernel.zeros.update({str(found): math.copysign(1, value) < 0})
+        return found
+
+    @staticmethod
+    def mul(a, b) -> CSEVariable:
+        return _times_zero(a, b) or _Table.mul(a, b)
+
+    @staticmethod
+    def mul_rn(a, b) -> CSEVariable:
+        return _times_zero(a, b) or _Table.mul_rn(a, b)
+
+    @staticmethod
+    def truediv(a, b) -> CSEVariable:
+        negative = _zero(a)
+        if negative is None or not _floats(b):
+            return _Table.truediv(a, b)
+        source = f"where(isnan(a) | (a == b), c, copysign(b, {'-' * negative}a))"
+        return apply(f"zero_over{'_' * negative}", source, (b, 0.0, math.nan), b.dtype)
+
+    @staticmethod
+    def sub(a, b) -> CSEVariable:
+        return _nothing(a) if str(a) == str(b) and _floats(a) else _Table.sub(a, b)
+
+    @staticmethod
+    def neg(x) -> CSEVariable:
+        found = _Table.neg(x)
+        V.kernel.negated.update({str(found): str(x)})
+        return found
+
+    @staticmethod
+    def add(a, b) -> CSEVariable:
+        opposite = V.kernel.negated.get(str(a)) == str(b) or V.kernel.negated.get(str(b)) == str(a)
+        return _nothing(a) if opposite and _floats(a, b) else _Table.add(a, b)
 
     @staticmethod
     def to_dtype(x, dtype: torch.dtype, src_dtype=None, use_compute_types: bool = True) -> CSEVariable:
@@ -230,6 +294,8 @@ class Values(_Table):
 
     @staticmethod
     def fma(a, b, c) -> CSEVariable:
+        if (product := _times_zero(a, b)) is not None:
+            return Values.add(product, c)
         dtype = computed(_dtypes.fma(a, b, c))
         return apply("fma", "a * b + c" if carrier_of(dtype) == "f64" else "fma(a, b, c)", (a, b, c), dtype)
 
