@@ -131,3 +131,20 @@ def test_fractional_pools_of_negative_windows_are_refused():
         F.fractional_max_pool2d(torch.ones(1, 1, 8, 8, device="webgpu"), (-2, 2), output_size=(3, 3))
     with pytest.raises(RuntimeError, match="pool width -1 is negative"):
         F.fractional_max_pool3d(torch.ones(1, 1, 8, 8, 8, device="webgpu"), (2, 2, -1), output_size=(3, 3, 3))
+
+
+def test_one_volume_is_no_batch_of_images():
+    """It has four dimensions as well, and a pooled row of depths looks as if its channels were innermost."""
+    x = torch.randn(2, 6, 3, 2, generator=torch.Generator().manual_seed(7))
+    window = {"kernel_size": (3, 3, 2), "stride": 3}
+    for pool in (
+        lambda t: F.max_pool3d(t, **window),
+        lambda t: F.avg_pool3d(t, **window),
+        lambda t: F.adaptive_max_pool3d(t, (2, 1, 1)),
+        lambda t: F.adaptive_avg_pool3d(t, (2, 1, 1)),
+        lambda t: F.adaptive_avg_pool3d(t[..., :1, :1], (4, 1, 1)),
+    ):
+        gradients(pool, x)
+        close(pool(x.to("webgpu")), pool(x))
+        close(pool(x.to("webgpu", memory_format=torch.channels_last)), pool(x))  # the CPU refuses some of these
+    close(F.max_pool3d(x.to("webgpu"), **window, return_indices=True), F.max_pool3d(x, **window, return_indices=True))

@@ -33,9 +33,9 @@ def _window(dims: int, kernel, stride, padding, dilation) -> list[int]:
     ]  # fmt: skip
 
 
-def _channels_last(sizes, strides) -> bool:
-    """Channels are the innermost dimension of a batched shape."""
-    if len(sizes) not in _FORMATS or numel(sizes) == 0 or sizes[1] == 1:
+def _channels_last(sizes, strides, dims: int) -> bool:
+    """Channels are the innermost dimension of a batched shape. One volume has as many as a batch of images."""
+    if len(sizes) != dims + 2 or len(sizes) not in _FORMATS or numel(sizes) == 0 or sizes[1] == 1:
         return False
     return torch.empty_strided(sizes, strides, device="meta").is_contiguous(memory_format=_FORMATS[len(sizes)])
 
@@ -78,7 +78,7 @@ def _forward(kind: str, window: str, op, x: torch.Tensor, dims: int, arguments: 
     for k, o, s in zip(geometry[:3], outs, inner):
         trips *= k if window != "adaptive" else s // max(o, 1) + 2
     many = _check_trips(trips, x.dtype)
-    last = _channels_last(sizes, metas[0].strides)
+    last = _channels_last(sizes, metas[0].strides, dims)
     if not last and numel(sizes):
         metas = tuple(T.meta(m.sizes, None, m.dtype) for m in metas)
     kernel = pool.kernel(kind, window, T.dtype_of(x), last, include_pad, many, dims, caps())
@@ -141,7 +141,7 @@ def _backward(
     for d in range(3):
         reach = (geometry[d] - 1) * geometry[9 + d] + 1
         trips *= -(-reach // geometry[3 + d]) + 1 if window == "fixed" else outs[d] // max(inner[d], 1) + 2
-    last = _channels_last(x.shape, x.stride())
+    last = _channels_last(x.shape, x.stride(), dims)
     result = T.empty(x.shape, grad.dtype, x.stride() if last else None)
     if not result.numel():
         return result
