@@ -31,7 +31,6 @@ def handing(monkeypatch):
     torch.webgpu.synchronize()
     queue = gpu().queue
     monkeypatch.setattr(queue, "hands_over", True)
-    monkeypatch.setattr(module, "FEWEST", 0)
     monkeypatch.setattr(queue, "grow", lambda: None)
     queue.limit = 4
     yield queue
@@ -60,27 +59,6 @@ def test_they_are_submitted_in_order(handing):
         host.mul_(0.5).add_(i % 7)
     assert handing.submits - before >= 199
     assert torch.equal(x.cpu(), host)
-
-
-def test_few_dispatches_are_submitted_at_once(handing, monkeypatch):
-    given = []
-    monkeypatch.setattr(
-        handing._hand, "give", lambda batch, give=handing._hand.give: (given.append(batch), give(batch))
-    )
-    x = torch.zeros(5, device=D)
-    torch.webgpu.synchronize()
-    for fewest, handed in ((0, 10), (5, 0), (4, 10)):
-        monkeypatch.setattr(module, "FEWEST", fewest)
-        monkeypatch.setattr(handing, "until", float("inf"))
-        monkeypatch.setattr(handing, "span", 1e9)
-        given.clear()
-        for _ in range(10):
-            short_batches()
-            for _ in range(4):
-                x.add_(1)
-        assert len(given) == handed
-        torch.webgpu.synchronize()
-    assert x.tolist() == [120.0] * 5
 
 
 def test_uploads_and_reads_come_in_between():

@@ -18,7 +18,6 @@ from .errors import DeviceError, DeviceLost
 from .native import NULL, classify, error_handler, ffi, lib
 
 FEWEST_CORES = 2
-FEWEST = 16  # dispatches of a batch: to hand fewer over takes longer than to end them
 MOST_WAITING = 16  # batches, beyond which the program waits too
 
 _end, _release_pass = lib.wgpuComputePassEncoderEnd, lib.wgpuComputePassEncoderRelease
@@ -151,8 +150,7 @@ class Hand:
 
 def pass_on(queue: Any) -> None:
     """Has what is recorded submitted, by and by."""
-    few = queue.count < FEWEST and not queue._hand.waiting
-    if few or not queue._opened or not can_hand_over(queue):
+    if not queue._opened or not can_hand_over(queue):
         queue.flush()
     else:
         hand_over(queue)
