@@ -223,7 +223,7 @@ def more_binary(w, x: str):
     if t.is_complex() or (y in w.tensors and w.tensors[y].is_complex()):
         return f"{x} / ({y} * {y} + 3)" if y in w.tensors else f"{x} / 2", False
     if y not in w.tensors:
-        return d.pick((f"{x} / 2", f"torch.clamp({x}, max={y})", f"torch.where({x}.bool(), {y}, {x})")), True
+        return d.pick((f"{x} / 2", f"torch.clamp({x}, max={y})", f"torch.where({x} == {x}, {y}, {x})")), True
     text = d.pick((
         f"{x} / ({y}.abs() + 1)", f"torch.atan2({x}.float(), {y}.float() + 0.5)",
         f"torch.hypot({x}.float(), {y}.float())",

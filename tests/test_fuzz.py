@@ -93,6 +93,10 @@ FOUND = {
         False, "t0 = make((9, 0, 8), torch.int16, 700)", "t4 = t0.detach().median()", "t5 = t0.long().median()",
         "t6 = t0.bool().median()",
     ),
+    "a negative number without dimensions beside bytes": (
+        False, "t0 = make((8,), torch.int8, 898)", "t3 = t0.view(torch.uint8)", "t6 = t0.amin(0)", "t7 = t6 == t3",
+        "t8 = torch.maximum(t6, t3)", "t9 = t3.amax() < t0", "t10 = t3.amax().sign() * t0 // 2",
+    ),
     "slices that are unique lie as the CPU's": (
         False, "t1 = make((7, 4), torch.float16, 763)", "t5 = t1.unique(dim=1)", "t8 = t5.flatten()", "t5[1:] = 9",
     ),

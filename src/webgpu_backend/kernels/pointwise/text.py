@@ -196,7 +196,7 @@ class _Text:
         """The operator as a function of one lane."""
         texts = {name: numbers.scalar_text(name, type_) for name, type_ in self.scalars.items()}
         for x in self.inputs:
-            wider = x.dtype.carrier not in ("f32", "bool") and x.dtype.size > self.compute.size
+            wider = x.dtype.carrier not in ("f32", "bool") and not _holds(self.compute, x.dtype)
             if wider and self.types.get(x.name, "T") == "T":
                 texts[x.name] = _wrapped(x.name, self.compute)  # a wider tensor of no dimensions joins as a number does
         emitter = Emitter({x.name: x.carrier for x in self.inputs} | self.scalars, texts, self.caps.i64)
@@ -293,6 +293,13 @@ class _Text:
             lines.append(f"let {name}w{lane} = {value};")
             lines.append(f"if (g * 4u + {lane}u < p.n) {{ {store} }}")
         return lines
+
+
+def _holds(dtype: DType, other: DType) -> bool:
+    """Whether a dtype of whole numbers has all those of another."""
+    if (dtype.name[0] == "u") == (other.name[0] == "u"):
+        return dtype.size >= other.size
+    return other.name[0] == "u" and dtype.size > other.size
 
 
 def _wrapped(text: str, dtype: DType) -> str:
