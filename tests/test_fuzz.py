@@ -1,6 +1,7 @@
 """Random programs against the CPU, and what more of them (`python -m tests.fuzz`) have found."""
 
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -62,8 +63,8 @@ def test_programs_that_hypothesis_draws(dtype):
 
 @pytest.mark.parametrize("number", range(COMPILED))
 def test_random_programs_compiled(number):
-    program = fuzz.generate(fuzz.Dice(number))
-    same(program, compiled=True)
+    backend = ("inductor", "webgpu")[number % 2]
+    same(replace(fuzz.generate(fuzz.Dice(number)), backend=backend), compiled=True)
 
 
 # What was found: each line by line as it was printed, and whether gradients were asked for.
@@ -101,6 +102,28 @@ FOUND = {
         False, "t1 = make((7, 4), torch.float16, 763)", "t5 = t1.unique(dim=1)", "t8 = t5.flatten()", "t5[1:] = 9",
     ),
 }  # fmt: skip
+
+
+FOUND_COMPILED = {
+    "two writes to a dimension of one, made of what lies there": (
+        False, "t0 = make((), torch.float32, 363)", "t5 = t0.reshape(1, 1)", "t5[index(2, 1, 643)] += 1",
+    ),
+    "norms of a list, which are parts of one buffer": (
+        False, "t0 = make((5, 3), torch.float32, 16)", "t1 = torch._foreach_norm([t0, t0[1:], t0])[1]", "t2 = t1 * 2",
+    ),
+    "sums of float64 in places": (
+        False, "t0 = make((2, 16, 2), torch.float64, 351)",
+        "t1 = t0.scatter_add(0, index((2, 16, 2), 2, 484), t0)", "t2 = t1 + 1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND_COMPILED)
+def test_what_was_found_compiled(name):
+    graded, *lines = FOUND_COMPILED[name]
+    if "float64" in name:
+        needs.feature("f64")
+    same(fuzz.Program(list(lines), {"t1", "t2"}, graded), compiled=True)
 
 
 @pytest.mark.parametrize("name", FOUND)

@@ -280,6 +280,8 @@ class Kernel(Loops, SIMDKernel):
         text = as_carrier(value, carrier_of(dtype))
         place = printer.text(self.rename_indexing(index))
         if mode == "atomic_add":
+            if dtype is torch.float64:
+                raise NotImplementedError("webgpu: no atomic sum of float64")
             self._use(operand, "a")
             self._put(name, f"add_{operand}({place}, {text});")
             return

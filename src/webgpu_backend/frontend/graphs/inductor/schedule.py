@@ -13,7 +13,8 @@ from torch._inductor.codegen.simd import SIMDScheduling
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.dependencies import MemoryDep
 from torch._inductor.lowering import register_lowering
-from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
+from torch._inductor.scheduler import SchedulerNode
+from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata, sympy_product
 from torch._inductor.virtualized import V
 
 from .... import tensor as T
@@ -65,12 +66,20 @@ def _scattered(node1, node2) -> bool:
     """Whether one adds to memory or writes to it here and there, and the other reads it: threads would meet."""
     real = V.graph.scheduler.mutation_real_name
     for writer, reader in ((node1, node2), (node2, node1)):
-        stores = [d for d in writer.read_writes.writes if isinstance(d, MemoryDep)]
-        if any(d.mode is not None or d.is_indirect() for d in stores):
+        if any(map(_meets, writer.get_nodes())):
             written = {real.get(n, n) for b in writer.get_outputs() for n in b.get_mutations()}
             if written & {real.get(d.name, d.name) for d in reader.read_writes.reads}:
                 return True
     return False
+
+
+def _meets(node) -> bool:
+    """Whether threads of a node may write to one place: by an index, or all of them to a dimension of one."""
+    if not isinstance(node, SchedulerNode):
+        return False
+    count = sympy_product(node.get_ranges()[0])
+    stores = [d for d in node.read_writes.writes if isinstance(d, MemoryDep)]
+    return any(d.mode is not None or d.is_indirect() or d.get_numel() != count for d in stores)
 
 
 class Wrapper(PythonWrapperCodegen):
