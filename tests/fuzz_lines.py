@@ -262,8 +262,9 @@ def more_reduction(w, x: str):
                f"{x}.sum({a}, dtype=torch.float32)", f"{x}.trace()", f"{x}.sum_to_size({(1,) * t.dim()})"]  # fmt: skip
     if not t.is_complex():
         options += [f"{x}.aminmax(dim={a}).max", f"{x}.amax(({a}, {a2}), keepdim={keep})", f"{x}.min()", f"{x}.amin()",
-                    f"{x}.detach().median({a}).values", f"{x}.cummin({a}).values", f"{x}.any()", f"{x}.all()",
-                    f"{x}.detach().median()"]  # fmt: skip
+                    f"{x}.detach().contiguous().median({a}).values",
+                    f"{x}.cummin({a}).values", f"{x}.any()", f"{x}.all()",
+                    f"{x}.detach().contiguous().median()"]  # fmt: skip
     if not t.is_floating_point():
         return d.pick(options), not t.is_complex()
     options += [f"{x}.std({a}, correction=0)", f"torch.var_mean({x}, {a}, correction=0)[1]", f"{x}.norm()",

@@ -98,6 +98,10 @@ FOUND = {
         False, "t0 = make((8,), torch.int8, 898)", "t3 = t0.view(torch.uint8)", "t6 = t0.amin(0)", "t7 = t6 == t3",
         "t8 = torch.maximum(t6, t3)", "t9 = t3.amax() < t0", "t10 = t3.amax().sign() * t0 // 2",
     ),
+    "real numbers written to conjugates": (
+        False, "t0 = make((3,), torch.float32, 626)", "t3 = make((3,), torch.complex64, 5)", "t3.conj().copy_(t0)",
+        "t4 = make((2, 3), torch.complex64, 7)", "t4.conj()[1] = t0.long()", "t4.conj()[0].mul_(t0)",
+    ),
     "slices that are unique lie as the CPU's": (
         False, "t1 = make((7, 4), torch.float16, 763)", "t5 = t1.unique(dim=1)", "t8 = t5.flatten()", "t5[1:] = 9",
     ),

@@ -70,19 +70,13 @@ def device_copy(source: torch.Tensor, target: torch.Tensor) -> None:
         return
     if _marked(source) and source.numel() and T.block_of(source) is T.block_of(target):
         source = clone(source)  # here: whoever copies it later would negate what is taken for plain
-    conj, neg = source.is_conj() != target.is_conj(), source.is_neg() != target.is_neg()
+    conj = source.is_complex() and source.is_conj() != target.is_conj()  # a real number is its own conjugate
+    neg = source.is_neg() != target.is_neg()
     plain_source, plain_target = _plain(source), _plain(target)
     if plain_source.dtype not in T.STORED or plain_target.dtype not in T.STORED:
         return _exotic_copy(source, target)
-    if conj or neg:
-        if not source.is_complex():
-            entry = _copier(target.dtype, "-a")
-        else:
-            text = {(True, False): "conj(a)", (False, True): "-a", (True, True): "-conj(a)"}[conj, neg]
-            entry = _copier(target.dtype, text)
-    else:
-        entry = _copier(target.dtype, "a")
-    entry.onto(plain_source, plain_target)
+    text = {(True, False): "conj(a)", (False, True): "-a", (True, True): "-conj(a)", (False, False): "a"}[conj, neg]
+    _copier(target.dtype, text).onto(plain_source, plain_target)
 
 
 _copiers: dict[tuple, _Copy] = {}
