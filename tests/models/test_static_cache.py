@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch._inductor.config
 from torch._dynamo.utils import counters
 
 from tests import needs
@@ -37,12 +38,12 @@ def test_generate_compiles_itself(way, monkeypatch):
     assert 1 <= counters["stats"]["unique_graphs"] <= 2  # one for all tokens, or one more when sizes have changed
 
 
+@torch._inductor.config.patch(coordinate_descent_tuning=True)  # as torchao does
 def test_dispatches_of_a_layer(monkeypatch):
     """With a GPU's kernels: products with their norms, their rotation and writes to the cache, attention, product, two
     more; what the layers share and the product of the logits are two."""
     monkeypatch.setattr(env, "COMPILE", "inductor")
     monkeypatch.setattr(gpu(), "caps", replace(gpu().caps, kind="gpu"))
-    monkeypatch.setattr(torch._inductor.config, "coordinate_descent_tuning", True)  # as torchao does
     cache.clear()
     torch._dynamo.reset()
     torch.manual_seed(0)
