@@ -293,7 +293,7 @@ ROWS: tuple[Row, ...] = (
               "codegen_device_copy generate_after_suffix _generate_extern_kernel_out_helper "
               "codegen_python_shape_tuple"),
     _inductor("torch._inductor.custom_graph_pass.CustomGraphPass", "has uuid"),
-    _inductor("torch._inductor.dependencies.MemoryDep", "has is_indirect"),
+    _inductor("torch._inductor.dependencies.MemoryDep", "has is_indirect get_numel"),
     _inductor("torch._inductor.dtype_propagation.DtypePropagationOpsHandler", "class"),
     _inductor("torch._inductor.ir.MutationLayoutSHOULDREMOVE", "class"),
     _inductor("torch._inductor.ir.NonOwningLayout", "class"),
@@ -301,6 +301,7 @@ ROWS: tuple[Row, ...] = (
     _inductor("torch._inductor.ir.Scan", "class"),
     _inductor("torch._inductor.lowering.register_lowering", "takes aten_fn broadcast type_promotion_kind"),
     _inductor("torch._inductor.runtime.cache_dir_utils.cache_dir", "()"),
+    _inductor("torch._inductor.scheduler.SchedulerNode", "has get_ranges"),
     _inductor("torch._inductor.utils.get_bounds_index_expr", "(index)"),
     _inductor("torch._inductor.utils.get_fused_kernel_name", "(node_schedule, descriptive_names)"),
     _inductor("torch._inductor.utils.get_kernel_metadata", "(node_schedule, wrapper)"),
