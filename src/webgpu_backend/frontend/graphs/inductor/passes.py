@@ -97,8 +97,8 @@ def multiply_single(graph: torch.fx.Graph) -> None:
     aten = torch.ops.aten
     for target in (aten.mm.default, aten.bmm.default):
         for node in graph.find_nodes(op="call_function", target=target):
-            value = node.meta["val"]
-            if node.args[0].meta["val"].shape[-1] == 1 and value.is_floating_point() and not node.kwargs:
+            value, inner = node.meta["val"], node.args[0].meta["val"].shape[-1]
+            if isinstance(inner, int) and inner == 1 and value.is_floating_point() and not node.kwargs:
                 with graph.inserting_before(node):
                     made = call(graph, aten.mul.Tensor, *node.args)
                 node.replace_all_uses_with(made)
