@@ -26,6 +26,10 @@ PATIENCE = 120  # seconds
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}
 
+    def end_headers(self):
+        self.send_header("Cache-Control", "no-store")  # else the browser may answer for a while what it had before
+        super().end_headers()
+
     def log_message(self, *args):
         self.server.asked.append(self.path)
 
