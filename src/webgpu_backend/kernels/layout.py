@@ -119,3 +119,8 @@ def span(view_sizes, strides, offset: int = 0) -> tuple[int, int]:
     if any(s == 0 for s in view_sizes):
         return offset, offset
     return offset, offset + 1 + sum((s - 1) * st for s, st in zip(view_sizes, strides))
+
+
+def halvings(n: int) -> list[int]:
+    """n / 2, n / 4 and so on to 1, of a power of two: how far apart are those that add up, step by step."""
+    return [n >> i for i in range(1, n.bit_length())]

@@ -6,7 +6,7 @@ from functools import cache
 
 from ...dtypes import DType
 from ...program import Caps, Program, Step
-from ..layout import spread
+from ..layout import halvings, spread
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
@@ -62,14 +62,10 @@ def _program(dtype, mask, lanes: int, team: int, quads: int, whole: bool, after:
         "attention/one_query.wgsl", fields + more, bindings, caps,
         declarations=[*elements.wideners((dtype,), caps), *functions], after=after is not None, threads=threads,
         keys=KEYS, lanes=lanes, ahead=AHEAD, wide=wide, team=team, quads=quads, whole=whole,
-        keys_ahead=max(AHEAD // quads, 1), masks=_halvings(wide), team_masks=_halvings(team),
+        keys_ahead=max(AHEAD // quads, 1), masks=halvings(wide), team_masks=halvings(team),
         vector=vector.removeprefix("array<")[:-1],
         mask=mask_kind(mask), causal=False, packed=False, dropout=False,
         widened=lambda group: elements.widened(dtype, group, caps),
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
         write4=" ".join(elements.write4(dtype, "out", "to", ["r.x", "r.y", "r.z", "r.w"], caps)),
     )  # fmt: skip
-
-
-def _halvings(n: int) -> list[int]:
-    return [n >> i for i in range(1, n.bit_length())]

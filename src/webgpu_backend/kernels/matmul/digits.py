@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...dtypes import DType
 from ...program import Caps, Plan, Program, Step
-from ..layout import spread
+from ..layout import halvings, spread
 from ..quantized import formats
 from ..quantized.formats import FORMATS, PIECE, Blocks
 from ..text import elements
@@ -177,7 +177,7 @@ def _program(rows, lay, a_dtype, out_dtype, store, count, joined, others, after,
                       *_functions(count, joined, others, after, before, norm, caps)],
         l=lay, rows=rows, count=count, joined=joined, paired=1 if joined else count, before=before, norm=norm,
         store=store, folding=fold.lines, folded=fold.values, spare=fold.spare,
-        lanes=lanes, masks=[lanes >> i for i in range(1, lanes.bit_length())],
+        lanes=lanes, masks=halvings(lanes),
         digits=DIGITS, held=held(lay, rows, caps), limit=127 * 257 if DIGITS == 2 else 127,
         summed_up=bool(f.low or f.offsets),
         read4=lambda x, at: elements.widened(dtypes[x], f"{x}_in[{at}]", caps),

@@ -6,7 +6,7 @@ from math import inf
 
 from ...dtypes import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, INT32, INT64, DType, carrier
 from ...program import Caps, Plan, Program, Step
-from ..layout import spread
+from ..layout import halvings, spread
 from ..quantized import formats
 from ..quantized.formats import Blocks
 from ..text import elements
@@ -333,7 +333,7 @@ def _program(
     else:
         names = dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"), gather=gather, flat=flat)
         names |= dict(repairs=repairs, turns=MAX_AGAIN if caps.kind == "cpu" else 0)
-        names |= dict(whole=whole, halving=[tile.slices >> i for i in range(1, tile.slices.bit_length())])
+        names |= dict(whole=whole, halving=halvings(tile.slices))
         tag = f"{tile.bm}x{tile.bn}" + (f"x{tile.slices}" if tile.slices > 1 else "")
     if blocks:
         names |= formats.names(blocks, caps)
