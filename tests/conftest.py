@@ -1,5 +1,6 @@
 """Every test fails on a CPU fallback that it does not name, and on a missing adapter. At the end it is told what was
-skipped, by reason, and how much memory each process took at most."""
+skipped, by reason, and how much memory each process took at most; what failed is also added to the file that
+`WEBGPU_FAILURES` names, so that several runs after one another can end with one list."""
 
 import os
 import sys
@@ -79,9 +80,18 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section(f"{reasons.total()} skipped, by reason")
         for reason, count in reasons.most_common():
             terminalreporter.line(f"{count:5}  {reason}")
+    failures = [report.nodeid for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, ())]
     for name, (nbytes, kind) in sorted(_peaks.items()):
-        over = f": over the {WANTED_MEMORY / 1e9} GB wanted" if nbytes > WANTED_MEMORY and kind == "cpu" else ""
-        terminalreporter.line(f"{name} took {nbytes / 1e9:.2f} GB at most{over}")
+        line = f"{name} took {nbytes / 1e9:.2f} GB at most"
+        if nbytes > WANTED_MEMORY and kind == "cpu":
+            line += f": over the {WANTED_MEMORY / 1e9} GB wanted"
+        if nbytes > MOST_MEMORY and kind == "cpu":
+            line += f", and over {MOST_MEMORY / 1e9} GB, which is a failure"
+            failures.append(line)
+        terminalreporter.line(line)
+    if failures and (path := os.environ.get("WEBGPU_FAILURES")):
+        with open(path, "a") as file:
+            file.writelines(f"{failure}\n" for failure in failures)
 
 
 def _reason(report) -> str:

@@ -88,6 +88,7 @@ class Writer:
             int, tuple[float, float]
         ] = {}  # storages, the coarsest rounding and the largest number behind them
         self.sizes, self.most = (LARGER, MOST_OF_LARGER) if dice.chance(10) else (SIZES, MOST_ELEMENTS)
+        self.most_of_pairs = 100 * self.most  # what a line may compute before it is seen to be too large
         self.scope = scope("cpu")
 
     def write(self, count: int) -> Program:

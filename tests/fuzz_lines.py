@@ -4,6 +4,8 @@ Each is a function of the writer and a tensor's name. It gives (text, exact[, wh
 not fit. `exact`: what is exact stays so; text that the CPU refuses is left out of the program.
 """
 
+import re
+
 import torch
 
 
@@ -235,6 +237,8 @@ def more_binary(w, x: str):
         f"torch.cdist({x}.float(), {y}.float())", f"torch.tensordot({x}, {y}, 1)", f"torch.kron({x}, {y})",
         f"F.cosine_similarity({x}.float(), {y}.float(), dim=-1, eps=1e-2)", f"torch.broadcast_tensors({x}, {y})[0] * 1",
     ))  # fmt: skip
+    if re.search("kron|tensordot|cdist", text) and t.numel() * w.tensors[y].numel() > w.most_of_pairs:
+        return None
     return text, not t.is_floating_point() and text.endswith("** 3") or "broadcast" in text
 
 
@@ -355,6 +359,8 @@ def more_product(w, x: str):
     n = t.shape[-1]
     out = d.pick((1, 2, 3, 5, 8, 17, 33, 65))
     if t.dim() == 1:
+        if n * n > w.most_of_pairs:
+            return None
         v = w.fresh((n,), t.dtype)
         return d.pick((f"{x} @ {v}", f"torch.outer({x}, {v})", f"torch.einsum('i,j->ij', {x}, {v})",
                        f"torch.dot({x}, {v})",
