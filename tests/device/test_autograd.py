@@ -39,6 +39,28 @@ def test_double_backward():
     both(run)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["attention", "matmul", "rnn", "layer_norm", "linear", "conv"])
+def test_what_nothing_asks_for_has_no_gradient(name, dtype):
+    """Zeros in its place would be NaN behind the root of 0."""
+    layer = nn.GRU(4, 4, batch_first=True).to(dtype)
+    call = {
+        "attention": lambda x: F.scaled_dot_product_attention(x, x, x),
+        "matmul": lambda x: x[None] @ x.mT,
+        "rnn": lambda x: layer.to(x.device)(x)[0],
+        "layer_norm": lambda x: F.layer_norm(x, (4,)),
+        "linear": lambda x: F.linear(x, x[0]),
+        "conv": lambda x: F.conv1d(x, x),
+    }[name]
+
+    def run(d):
+        x = torch.tensor([0.0, 1.0, 4.0, 9.0], dtype=dtype).repeat(2, 4, 1).to(d).requires_grad_()
+        asked = torch._foreach_clamp_min([call(x.sqrt()), x * 2], 0)[1]
+        return torch.autograd.grad(asked.sum(), x)
+
+    both(run)
+
+
 def test_hooks():
     x = torch.ones(2, device=D, requires_grad=True)
     x.register_hook(lambda g: g * 10)

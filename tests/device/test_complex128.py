@@ -104,7 +104,12 @@ CALLS = {
     "index": lambda a, b, m, r: a[ROWS.to(a.device)],
     "index_put": lambda a, b, m, r: a.index_put((ROWS[:2].to(a.device),), b[:2]),
     "index_add": lambda a, b, m, r: a.index_add(0, ROWS.to(a.device), b[:3]),
+    "index_add into columns": lambda a, b, m, r: a.t().contiguous().t().index_add_(0, ROWS.to(a.device), b[:3]),
+    "index_put into columns": lambda a, b, m, r: a.mT.clone().mT.index_put_(
+        (ROWS.to(a.device),), b[:3], accumulate=True
+    ),
     "scatter_add": lambda a, b, m, r: a.scatter_add(1, COLUMNS.to(a.device), b),
+    "scatter_add into columns": lambda a, b, m, r: a.t().contiguous().t().scatter_add_(1, COLUMNS.to(a.device), b),
     "gather": lambda a, b, m, r: a.gather(1, COLUMNS.to(a.device)),
     "where": lambda a, b, m, r: torch.where(r > 0, a, b),
     "mask": lambda a, b, m, r: a[r > 0],

@@ -30,6 +30,15 @@ SUMS = {
     "scatter_reduce": lambda s, i, x: s.scatter_reduce(0, i, x, "sum", include_self=False),
     "scatter_reduce, product": lambda s, i, x: s.scatter_reduce(0, i, 1 + x * 1e-7, "prod"),
     "index_add": lambda s, i, x: s.index_add(0, i, x, alpha=2),
+    "index_add, complex columns": lambda s, i, x: (
+        s.view(37, 1)
+        .repeat(2, 3)
+        .to(torch.complex64)
+        .t()
+        .contiguous()
+        .t()
+        .index_add_(0, i, (x + 1j * x)[:, None].expand(-1, 3))
+    ),
     "index_put": lambda s, i, x: s.index_put((i,), x, accumulate=True),
     "index_put, two": lambda s, i, x: s.view(1, -1).index_put((torch.zeros_like(i), i), x, accumulate=True),
     "put": lambda s, i, x: s.put(i, x, accumulate=True),

@@ -58,3 +58,18 @@ def test_of_whole_numbers(function):
         x = torch.ones(3, dtype=dtype, device=device)
         with pytest.raises(NotImplementedError, match="not implemented for '(Bool|Int)'"):
             function(x, x)
+
+
+@pytest.mark.parametrize("sizes", [((0, 3), (3, 2)), ((2, 0), (0, 2)), ((2, 3), (3, 0))], ids=str)
+def test_products_of_no_booleans(sizes):
+    """Which the CPU takes, though it has no kernel for others."""
+
+    def run(d):
+        a, b = (torch.ones(s, dtype=torch.bool, device=d) for s in sizes)
+        return a @ b, torch.bmm(a[None], b[None]), torch.tensordot(a, b, 1)
+
+    both(run)
+    for device in ("cpu", D):
+        nothing = torch.ones(0, dtype=torch.bool, device=device)
+        with pytest.raises(NotImplementedError, match="\"dot\" not implemented for 'Bool'"):
+            torch.dot(nothing, nothing)

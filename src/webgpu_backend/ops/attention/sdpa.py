@@ -109,10 +109,13 @@ class Attention(torch.autograd.Function):
         out, lse = forward(q, k, v, mask, *rest)
         ctx.save_for_backward(q, k, v, mask, out, lse)
         ctx.causal, ctx.scale, ctx.dropout, ctx.draw, _ = rest
+        ctx.set_materialize_grads(False)
         return out
 
     @staticmethod
     def backward(ctx, grad):
+        if grad is None:  # nothing was asked of it: zeros would be NaN behind the root of 0
+            return (None,) * len(ctx.needs_input_grad)
         q, k, v, mask, out, lse = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():
@@ -144,10 +147,13 @@ class Products(torch.autograd.Function):
         out = ((weights / most).to(q.dtype).float() @ wide_v).mul_(most).to(q.dtype)
         ctx.save_for_backward(q, k, v, mask, out, weights)
         ctx.causal, ctx.scale = causal, scale
+        ctx.set_materialize_grads(False)
         return out
 
     @staticmethod
     def backward(ctx, grad):
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
         q, k, v, mask, out, weights = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():

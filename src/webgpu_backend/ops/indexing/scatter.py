@@ -67,13 +67,8 @@ def write(how: str, self: torch.Tensor, indices: list, value, layout, chain=None
             device_copy(wide, self)
             return
         if self.dtype in (torch.complex64, torch.complex128) and how == "sum":
-            if ordered and not self.is_contiguous():
-                whole = duplicate(self)
-                write(how, whole, indices, value, layout, chain)
-                device_copy(whole, self)
-                return
             real, parts = torch.view_as_real(self), torch.view_as_real(value.resolve_conj())
-            write(how, real, indices, parts, lambda _: _in_parts(layout(self)), chain)
+            write(how, real, indices, parts, lambda x: _in_parts(layout(torch.view_as_complex(x))), chain)
             return
         if ordered and self.dtype.is_floating_point and how in ("sum", "prod"):
             _in_order(how, self, indices, value, layout, chain)

@@ -149,7 +149,7 @@ def addmv(self, mat, vec, *, beta=1, alpha=1):
 
 @custom("dot", conj="resolve", autocast="widest")
 def dot(self, tensor):
-    supported(self, tensor)
+    supported(self, tensor, kernel="dot")
     _check_dot(self, tensor)
     product = Product(
         1, 1, self.shape[0], matrix(self, 0, self.stride(0)), matrix(tensor, 0, tensor.stride(0)),
@@ -238,10 +238,13 @@ class Batches(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
         ctx.save_for_backward(a, b)
+        ctx.set_materialize_grads(False)
         return _broadcast(a, b)
 
     @staticmethod
     def backward(ctx, grad):
+        if grad is None:
+            return None, None
         a, b = ctx.saved_tensors
         wanted = ctx.needs_input_grad
         grad_a = torch.matmul(grad, b.mH).sum_to_size(a.shape) if wanted[0] else None

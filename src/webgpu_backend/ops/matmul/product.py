@@ -58,12 +58,12 @@ def addend(c: torch.Tensor, shape) -> Matrix:
     return matrix(c, strides[1], strides[2], 0, strides[0])
 
 
-def supported(*tensors) -> None:
+def supported(*tensors, kernel: str = "addmm_impl_cpu_") -> None:
     given = [t for t in tensors if t is not None]
     alike = len({t.dtype for t in given}) == 1  # others are refused for that
     for t in given:
-        if alike and t.dtype in _NO_KERNEL:
-            raise NotImplementedError(f"\"addmm_impl_cpu_\" not implemented for '{_NAMES[t.dtype]}'")
+        if alike and t.dtype in _NO_KERNEL and (kernel == "dot" or all([x.numel() for x in given])):
+            raise NotImplementedError(f"\"{kernel}\" not implemented for '{_NAMES[t.dtype]}'")
         if t.dtype not in T.DTYPES:
             raise Unsupported(f"webgpu: no matrix product of {t.dtype}")
         if t.device.type != T.NAME:

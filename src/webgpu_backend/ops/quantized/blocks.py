@@ -74,12 +74,15 @@ def _saves(ctx, inputs, output):
     x, codes, scales, bias, ctx.format = inputs
     ctx.save_for_backward(codes, scales)
     ctx.bias = bias is not None
+    ctx.set_materialize_grads(False)
 
 
 def _gradient(ctx, grad):
     codes, scales = ctx.saved_tensors
     wanted = ctx.needs_input_grad
     found = [None] * 5
+    if grad is None:
+        return tuple(found)
     if wanted[0]:
         found[0] = grad @ ours.weights_of_blocks(codes, scales, ctx.format, grad.dtype)
     if ctx.bias and wanted[3]:

@@ -183,6 +183,8 @@ class Steps(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad, *grads):
+        if all([g is None for g in (grad, *grads)]):
+            return (None,) * len(ctx.needs_input_grad)
         gates, weight, bias, *saved = ctx.saved_tensors
         wanted = ctx.needs_input_grad[2:]
         batched = any([g is not None and not torch._C._has_storage(g) for g in (grad, *grads)])  # by vmap
