@@ -311,7 +311,7 @@ def sets(w, _):
         f"{x}.float().histc(5, -4, 4)", f"F.one_hot({x}.long() % 5, 5)",
         f"{x}.unique_consecutive(return_inverse=True)[1]",
         f"{x}.flatten().abs().long().bincount(minlength=7)", f"torch.where({x}.bool())[0]", f"{x}.argwhere()",
-        f"torch.isin({x}, {x}.flatten()[:3])", f"{x}.nonzero(as_tuple=True)[-1]", f"{x}.mode({a}).values",
+        f"torch.isin({x}, {x}.flatten()[:3])", f"{x}.nonzero(as_tuple=True)[-1]", f"{x}.detach().mode({a}).values",
         f"torch.searchsorted({x}.flatten().sort()[0], {x}.flatten(), right=True)",
     )), True  # fmt: skip
 

@@ -61,6 +61,17 @@ def test_what_nothing_asks_for_has_no_gradient(name, dtype):
     both(run)
 
 
+def test_what_a_product_s_gradient_does_not_need_may_be_written():
+    def run(d):
+        x = torch.arange(24.0).view(4, 2, 1, 3).to(d).requires_grad_()
+        y = x * 1
+        (g,) = torch.autograd.grad((y @ y.mT).sum(), y, create_graph=True)
+        y.cumsum_(0)
+        return torch.autograd.grad(g.sum(), x)
+
+    both(run)
+
+
 def test_hooks():
     x = torch.ones(2, device=D, requires_grad=True)
     x.register_hook(lambda g: g * 10)

@@ -185,6 +185,29 @@ def test_reductions_of_few_long_rows(narrow, f):
     torch.testing.assert_close(f(x.to(D)).cpu(), f(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.max(x, 0), lambda x: torch.min(x.t(), 1), lambda x: x.argmax(0),
+        lambda x: torch.aminmax(x, dim=0), lambda x: x.sum(0, dtype=torch.int64), lambda x: F.max_pool1d(x[:1], 3, 1),
+    ],
+)  # fmt: skip
+def test_reductions_whose_results_are_larger_than_their_input(narrow, f):
+    x = numbers(2, 8200).mul(1000).round().to(torch.float16 if f.__code__.co_names[-1] == "max_pool1d" else torch.int32)
+    for ours, theirs in zip(f(x.to(D)), f(x)):
+        assert torch.equal(ours.cpu(), theirs)
+
+
+@pytest.mark.parametrize("shapes", [((9000,), (9000,)), ((3, 1), (9000,)), ((1, 5000), (2, 1))], ids=str)
+@pytest.mark.parametrize("apart", [False, True])
+def test_several_indices_larger_than_one_binding(narrow, shapes, apart):
+    x, generator = numbers(3, 4, 5), torch.Generator().manual_seed(1)
+    i, j = (torch.randint(-2, 3, s, generator=generator) for s in shapes)
+    where = (slice(None), i, j) if not apart else (i, slice(None), j)
+    ours = x.to(D)[tuple(k.to(D) if isinstance(k, torch.Tensor) else k for k in where)]
+    assert torch.equal(ours.cpu(), x[where])
+
+
 def test_a_view_of_a_larger_buffer_after_one_that_fits(narrow):
     """What was planned over a buffer that fits one binding meets the same view of one that does not."""
     x = numbers(20, 301)

@@ -70,6 +70,11 @@ def _error(words: tuple[int, ...], watched: dict[tuple, bytes]) -> Exception:
             "masked_scatter: expected at least as many elements in source as ones in the mask, but it "
             f"has {size} and the mask asks for element {index} {told}"
         )
+    if op == "embedding_bag":
+        return RuntimeError(
+            f"embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {index}, "
+            f"and there are {size} {told}"
+        )
     return IndexError(f"index {index} is out of bounds for dimension {dim} with size {size} {told}")
 
 

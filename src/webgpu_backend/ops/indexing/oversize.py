@@ -44,12 +44,31 @@ def gather(overload, self, dim, index, **kwargs):
 
 def index(overload, self, indices):
     given = [i for i, x in enumerate(indices) if x is not None]
+    if any(indices[i].dtype not in (torch.int64, torch.int32) for i in given):
+        return NotImplemented
     index = indices[given[0]]
-    if len(given) > 1 or index.dtype not in (torch.int64, torch.int32) or not index.dim():
+    if len(given) > 1:
+        return _index_in_parts(overload, self, indices, given)
+    if not index.dim():
         return NotImplemented
     flat = torch.where(index < 0, index + self.shape[given[0]], index).reshape(-1)
     shape = (*self.shape[: given[0]], *index.shape, *self.shape[given[0] + 1 :])
     return torch.index_select(self, given[0], flat).view(shape)
+
+
+def _index_in_parts(overload, self, indices, given: list[int]):
+    """Several indices, cut along a dimension of the shape that they have in common."""
+    shape = torch.broadcast_shapes(*[indices[i].shape for i in given])
+    whole = {i: indices[i].expand(shape) for i in given}
+    cut = other(whole[given[0]])
+    if cut is None:
+        return NotImplemented
+    made = []
+    for start, length in pieces(shape[cut], *whole.values()):
+        parts = [whole[i].narrow(cut, start, length) if i in whole else None for i in range(len(indices))]
+        made.append(overload(self, parts))
+    together = given == list(range(given[0], given[-1] + 1))  # else torch puts what they make first
+    return torch.cat(made, cut + (given[0] if together else 0))
 
 
 def index_add_(overload, self, dim, index, source, *, alpha=1):

@@ -237,7 +237,9 @@ class Batches(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, a, b):
-        ctx.save_for_backward(a, b)
+        for_a, for_b = ctx.needs_input_grad  # what is not kept may be written
+        ctx.save_for_backward(a if for_b else None, b if for_a else None)
+        ctx.sizes = a.shape, b.shape
         ctx.set_materialize_grads(False)
         return _broadcast(a, b)
 
@@ -247,8 +249,8 @@ class Batches(torch.autograd.Function):
             return None, None
         a, b = ctx.saved_tensors
         wanted = ctx.needs_input_grad
-        grad_a = torch.matmul(grad, b.mH).sum_to_size(a.shape) if wanted[0] else None
-        grad_b = torch.matmul(a.mH, grad).sum_to_size(b.shape) if wanted[1] else None
+        grad_a = torch.matmul(grad, b.mH).sum_to_size(ctx.sizes[0]) if wanted[0] else None
+        grad_b = torch.matmul(a.mH, grad).sum_to_size(ctx.sizes[1]) if wanted[1] else None
         return grad_a, grad_b
 
 

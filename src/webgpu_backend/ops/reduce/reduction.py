@@ -123,24 +123,23 @@ class Reduction:
         return [part for both in halves for part in self._fitting(both, dims, limit)]
 
     def _in_parts(self, inputs, dims, compute, out, scalars) -> list:
-        """Inputs larger than one binding, in keepdim shape: states of parts that fit are finished together."""
+        """Inputs or results larger than one binding, in keepdim shape: states of parts that fit are finished
+        together."""
         limit = caps().max_binding
         large = [x for x in inputs if T.window_of(x, limit) is None]
-        shape, parts, first = inputs[0].shape, [inputs], 0
+        shape, parts = inputs[0].shape, [inputs]
+        kept = [d for d, s in enumerate(shape) if d not in dims and s > 1]
+        rows = numel([shape[d] for d in kept])
+        if not large and rows * max([d.itemsize for d in out]) > limit:
+            return self._in_halves(max(kept, key=shape.__getitem__), inputs, dims, compute, out, scalars)
         if large:
             spans = [(s - 1) * st for s, st in zip(large[0].shape, large[0].stride())]
             first = spans.index(max(spans))
-            kept = [d for d, s in enumerate(shape) if d not in dims and s > 1]
-            rows, nbytes = numel([shape[d] for d in kept]), large[0].numel() * large[0].element_size()
+            nbytes = large[0].numel() * large[0].element_size()
             if kept and 16 * rows * -(-nbytes // limit) > limit:  # the states of the parts would not fit either
                 first = max(kept, key=spans.__getitem__)
             if first not in dims:
-                half = shape[first] // 2
-                pair = [
-                    self(tuple([x.narrow(first, start, n) for x in inputs]), dims, True, compute, out, scalars)
-                    for start, n in ((0, half), (half, shape[first] - half))
-                ]
-                return [torch.cat(both, first) for both in zip(*pair)]
+                return self._in_halves(first, inputs, dims, compute, out, scalars)
             if self.spec.ordered and any(shape[d] > 1 for d in dims if d < first):
                 return self._in_parts(tuple([x.contiguous() for x in inputs]), dims, compute, out, scalars)
             parts = self._fitting(inputs, dims, limit)
@@ -159,6 +158,15 @@ class Reduction:
         step = reduction.plan_finish(self.spec, kind, T.view_of(inputs[0]), over, views, slots, scalars, caps())
         launch(step, *joined, *results)
         return results
+
+    def _in_halves(self, dim: int, inputs, dims, compute, out, scalars) -> list:
+        """Cut along a dimension that is not reduced."""
+        half = inputs[0].shape[dim] // 2
+        pair = [
+            self(tuple([x.narrow(dim, start, n) for x in inputs]), dims, True, compute, out, scalars)
+            for start, n in ((0, half), (half, inputs[0].shape[dim] - half))
+        ]
+        return [torch.cat(both, dim) for both in zip(*pair)]
 
     def _in_two_steps(self, inputs, dims, compute, out, maps, scalars):
         """Few long rows: the whole device reduces them, and an elementwise kernel rewrites them."""
