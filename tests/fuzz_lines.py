@@ -227,7 +227,7 @@ def more_binary(w, x: str):
     if y not in w.tensors:
         return d.pick((f"{x} / 2", f"torch.clamp({x}, max={y})", f"torch.where({x} == {x}, {y}, {x})")), True
     text = d.pick((
-        f"{x} / ({y}.abs() + 1)", f"torch.atan2({x}.float(), {y}.float() + 0.5)",
+        f"{x} / ({y}.abs() + 1)", f"torch.atan2({x}.float(), {y}.float().abs() + 0.5)",
         f"torch.hypot({x}.float(), {y}.float())",
         f"torch.logaddexp({x}.float(), {y}.float())", f"torch.clamp({x}, {y} - 1, {y} + 1)",
         f"torch.dist({x}.float(), {y}.float())",

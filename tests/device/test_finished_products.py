@@ -88,6 +88,69 @@ def test_what_others_see_is_stored():
     check(f, x, w, r, kernels=2)
 
 
+CHANGING = {
+    "rows": (lambda x, w, b, r: F.gelu(F.linear(x, w, b)) + r, [(5, 24), (9, 24), (130, 24)]),
+    "rows of a batch": (lambda x, w, b, r: r + F.linear(x, w, b), [(2, 3, 24), (2, 65, 24), (2, 4, 24)]),
+    "both": (lambda x, w, b, r: r * F.silu(x @ w.t()), [(2, 3, 24), (5, 33, 24), (3, 7, 24)]),
+    "columns": (lambda x, w, b, r: (x @ w.t()).tanh() * b - 1, [(5, 24), (9, 24), (2, 24)]),
+    "views": (lambda x, w, b, r: (x @ w.t()).view(-1, 2, 36).relu() * r.view(-1, 2, 36), [(4, 24), (10, 24), (66, 24)]),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", CHANGING)
+def test_sizes_that_change(adapter_class, name, dtype):
+    f, shapes = CHANGING[name]
+    w, b = (torch.randn(36, 24) * 0.3).to(dtype), torch.randn(36).to(dtype)
+    compiled = torch.compile(f)
+    changes = [d for d in range(len(shapes[0]) - 1) if len({shape[d] for shape in shapes}) > 1]
+    with torch.no_grad():
+        for shape in shapes:
+            given = [torch.randn(shape).to(dtype), w, b, torch.randn(*shape[:-1], 36).to(dtype)]
+            moved = [t.to(D) for t in given]
+            for t in (moved[0], moved[3])[: 1 if name == "columns" else 2]:
+                torch._dynamo.mark_dynamic(t, changes)
+            for _ in range(2):
+                torch.testing.assert_close(compiled(*moved).cpu(), f(*given), rtol=ROUGH[dtype], atol=ROUGH[dtype])
+            names = kernels_of(lambda: compiled(*moved))
+            assert len(names) == 1 or name == "views", names  # which rows are even is known of none
+
+
+def test_rows_that_a_mask_chooses(adapter_class):
+    """How many there are is known when they are there: none, one, several."""
+
+    def f(x, m, w, b):
+        return F.gelu(F.linear(x[m], w, b)) * b
+
+    x, w, b = torch.randn(6, 24), torch.randn(36, 24), torch.randn(36)
+    compiled = torch.compile(f)
+    with torch.no_grad(), torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        for rows in (3, 0, 1, 6):
+            m = torch.arange(6) < rows
+            got = compiled(x.to(D), m.to(D), w.to(D), b.to(D))
+            torch.testing.assert_close(got.cpu(), f(x, m, w, b), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(700, 24), (3, 300, 24)], ids=str)
+def test_more_rows_than_one_binding(adapter_of, shape):
+    """Sizes that change may be larger than any that was known."""
+    adapter_of(max_binding=1 << 16)
+
+    def f(x, w, b, r):
+        return F.gelu(F.linear(x, w, b)) + r if x.dim() == 2 else torch.bmm(x, w.mT.expand(3, -1, -1)) * 0.5 + r
+
+    compiled = torch.compile(f)
+    w, b = torch.randn(36, 24) * 0.3, torch.randn(36)
+    with torch.no_grad():
+        for rows in (5, shape[-2]):
+            given = [torch.randn(*shape[:-2], rows, 24), w, b, torch.randn(*shape[:-2], rows, 36)]
+            moved = [t.to(D) for t in given]
+            for t in (moved[0], moved[3]):
+                torch._dynamo.mark_dynamic(t, len(shape) - 2)
+            got = compiled(*moved)
+            torch.testing.assert_close(got.cpu(), f(*given), rtol=1e-4, atol=1e-4)
+
+
 def test_gates():
     x, v, w = torch.randn(5, 16), torch.randn(24, 16), torch.randn(24, 16)
     check(lambda x, v, w: [F.silu(F.linear(x, v)) * F.linear(x, w)], x, v, w, kernels=2)

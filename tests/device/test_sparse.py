@@ -1,5 +1,6 @@
 """Sparse tensors in coordinates: made, moved, made dense, added and multiplied as on the CPU; the rest is refused."""
 
+import math
 from functools import partial
 
 import pytest
@@ -443,3 +444,37 @@ def test_zeros_like_a_dense_tensor():
     x = torch.ones(3, 4)
     for layout in (torch.sparse_coo, torch.strided):
         same(torch.zeros_like(x.to(D), layout=layout), torch.zeros_like(x, layout=layout))
+
+
+BROADCAST = [
+    ((3, 2, 1, 1), (3, 2, 1, 2), 0), ((3, 1), (4, 3, 5), 0), ((1, 3), (5, 3), 0), ((3, 1, 2), (3, 4, 2), 1),
+    ((2, 3), (2, 3), 0), ((2, 1, 1), (2, 3, 4), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape, size, dense", BROADCAST)
+def test_broadcasting(shape, size, dense):
+    x = torch.arange(float(math.prod(shape))).view(shape) % 3
+    wanted, got = (torch._sparse_broadcast_to(x.to_sparse(x.dim() - dense).to(d), size) for d in ("cpu", D))
+    assert got.is_coalesced() == wanted.is_coalesced() and got.shape == wanted.shape
+    assert torch.equal(got._indices().cpu(), wanted._indices())
+    assert torch.equal(got._values().cpu(), wanted._values())
+    for wrong in ((2,), (*size[:-1], 7)):
+        for d in ("cpu", D):
+            with pytest.raises(RuntimeError, match="has fewer dimensions|does not broadcast over the requested shape"):
+                torch._sparse_broadcast_to(torch.ones(2, 3).to_sparse().to(d), wrong)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "amin", "amax"])
+def test_masked_reductions(name):
+    """`torch.masked`, with a mask that is broadcast, and of compressed rows."""
+    x, mask = torch.arange(1.0, 13.0).view(3, 4), torch.arange(3).view(3, 1) % 2 == 0
+    reduce = getattr(torch.masked, name)
+    narrow = mask.to_sparse()
+    wanted = reduce(x.to_sparse(), 1, mask=narrow).to_dense()
+    torch.testing.assert_close(reduce(x.to_sparse().to(D), 1, mask=narrow.to(D)).to_dense().cpu(), wanted)
+    if name in ("amin", "amax"):
+        some = (x % 3 > 0).to_sparse_csr()
+        wanted = reduce(x.to_sparse_csr(), 1, keepdim=True, mask=some).to_dense()
+        got = reduce(x.to_sparse_csr().to(D), 1, keepdim=True, mask=some.to(D)).to_dense()
+        torch.testing.assert_close(got.cpu(), wanted)

@@ -25,6 +25,10 @@ class Shared(Exception):
     """A graph would write to memory that another of its arguments sees."""
 
 
+class Outgrown(BindingTooLarge):
+    """A graph whose sizes change met a tensor larger than one binding, and has written nothing that others see."""
+
+
 class _Held:
     """The plan of a call whose arguments are at these places. It holds while they look as they did, which `guards`
     compares at once, and the pool has put no other block there."""

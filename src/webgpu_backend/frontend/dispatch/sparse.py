@@ -4,6 +4,7 @@ What only looks at a sparse tensor's parts is torch's own code for the CPU, whic
 and columns have a module of their own; blocks and operators that are not here are refused in words.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -26,7 +27,7 @@ _MADE_OF_PARTS = (
     "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "neg", "rad2deg", "relu", "round", "sgn", "sign", "signbit",
     "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "conj_physical", "threshold_backward", "any", "zero", "norm",
     "narrow_copy", "cat", "permute", "sum", "pow", "unsqueeze", "view_as_real", "sparse_resize", "resize_as_sparse",
-    "sparse_resize_and_clear", "view_as_complex", "_sparse_broadcast_to", "floor_divide", "copy_sparse_to_sparse",
+    "sparse_resize_and_clear", "view_as_complex", "floor_divide", "copy_sparse_to_sparse",
     "copy", "native_norm",
 )  # fmt: skip
 _KERNELS: dict[str, Callable] = {}
@@ -110,6 +111,35 @@ def _with(like, indices, values, size=None, coalesced=None):
     lead = like.sparse_dim()
     size = list(like.shape) if size is None else size
     return _make(lead, len(size) - lead, size, indices, values, layout=torch.sparse_coo, is_coalesced=coalesced)
+
+
+@kernel("_sparse_broadcast_to")
+def _broadcast_to(self, size, implicit=False):
+    """As torch lays it out: each element is followed by its copies. New dimensions are sparse ones."""
+    size, more = list(size), len(size) - self.dim()
+    if more < 0:
+        raise RuntimeError("the requested broadcast shape has fewer dimensions than the input")
+    for d, (own, wanted) in enumerate(zip(self.shape, size[more:])):
+        if own not in (1, wanted):
+            raise RuntimeError(
+                f"The input's length {own} at dimension {d} does not broadcast over the requested shape of length "
+                f"{wanted} at dimension {d + more}"
+            )
+    lead = self.sparse_dim() + more
+    kept = [d for d in range(more, lead) if self.shape[d - more] == size[d]]
+    free = [d for d in range(lead) if d not in kept]
+    sizes = [size[d] for d in free]
+    copies = math.prod(sizes)
+    values = self._values()
+    values = values.unsqueeze(1).expand(values.shape[0], copies, *size[lead:]).flatten(0, 1)
+    own = self._indices().repeat_interleave(copies, 1)
+    rows = dict(zip(kept, [own[d - more] for d in kept]))
+    place = torch.arange(copies, device=self.device).repeat(self._nnz())
+    for d, after in zip(free, [math.prod(sizes[i + 1 :]) for i in range(len(free))]):
+        rows[d] = place // max(after, 1) % max(size[d], 1)
+    indices = torch.stack([rows[d] for d in range(lead)]) if lead else own
+    in_order = self.is_coalesced() and (not free or not kept or max(kept) < min(free))
+    return _make(lead, len(size) - lead, size, indices, values, layout=torch.sparse_coo, is_coalesced=in_order)
 
 
 # -- to and from dense tensors

@@ -94,7 +94,7 @@ def _plain(x):
 
 def fused(original: Callable, graph: torch.fx.GraphModule, inputs: list, kwargs: dict):
     """The graph by Inductor, with our code generator."""
-    from ...plan.graphs import Shared
+    from ...plan.graphs import Outgrown, Shared
     from .inductor import compiling
 
     first_use.complete()
@@ -121,6 +121,9 @@ def fused(original: Callable, graph: torch.fx.GraphModule, inputs: list, kwargs:
         try:
             return compiled(*args)
         except Shared:  # torch derives graphs for arguments that are apart
+            return otherwise()(*args)
+        except Outgrown as error:  # operator by operator it is done in parts
+            compiling.explain(error, "its kernels cannot do it in parts")
             return otherwise()(*args)
 
     return placed(call, where.pop()) if where else call

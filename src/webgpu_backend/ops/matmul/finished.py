@@ -8,6 +8,7 @@ from ...kernels.matmul.matmul import plan
 from ...kernels.matmul.product import Product
 from ...plan import caps, launch, planned
 from ...runtime.errors import BindingTooLarge
+from ..oversize import limit_bytes, pieces
 from .product import addend, matrix, output
 
 _library = torch.library.Library("webgpu_backend", "FRAGMENT")
@@ -20,6 +21,8 @@ def _product(a, b, c, d, after: str):
     shape = (*batch, m, n)
     (*each, a_row, a_col), (*every, b_row, b_col) = a.stride(), b.stride()
     out = T.empty(shape, a.dtype)
+    if not out.numel():
+        return out
     product = Product(
         m, n, k, matrix(a, a_row, a_col, 0, *each), matrix(b, b_col, b_row, 0, *every), output(a.dtype, m, n, *batch),
         c=None if c is None else addend(c, shape), d=None if d is None else addend(d, shape), act=after,
@@ -34,8 +37,28 @@ def _finished(a, b, c, d, after):
     """The elements that `after` makes of r, which is a times b plus c, and of d."""
     try:
         return _product(a, b, c, d, after)
-    except BindingTooLarge:  # parts of storages that are larger than a binding, while they are not
-        return _product(*[None if x is None else x.clone() for x in (a, b, c, d)], after)
+    except BindingTooLarge:  # parts of storages that are larger than a binding, or more rows than were known
+        if all([x is None or x.numel() * x.element_size() <= limit_bytes() for x in (a, d)]) and _result_fits(a, b):
+            return _product(*[None if x is None else x.clone() for x in (a, b, c, d)], after)
+    return _in_parts(a, b, c, d, after)
+
+
+def _result_fits(a, b) -> bool:
+    return a.numel() // a.shape[-1] * b.shape[-1] * a.element_size() <= limit_bytes()
+
+
+def _in_parts(a, b, c, d, after):
+    """Cut along the matrices of a batch, or along the rows."""
+    cut = 0 if a.dim() == 3 and a.shape[0] > 1 else a.dim() - 2
+    size, behind = a.shape[cut], a.dim() - cut  # dimensions, counted from the last
+
+    def part(x, start, length):
+        whole = x is None or x.dim() < behind or x.shape[-behind] == 1 or (x is b and behind == 2)
+        return x if whole else x.narrow(-behind, start, length)
+
+    out = torch.empty((*a.shape[:-1], b.shape[-1]), dtype=a.dtype, device="meta")
+    made = [_finished(*[part(x, *piece) for x in (a, b, c, d)], after) for piece in pieces(size, a, d, out)]
+    return torch.cat(made, cut)
 
 
 @torch.library.register_fake("webgpu_backend::finished_product", lib=_library)

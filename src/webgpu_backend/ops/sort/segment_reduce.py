@@ -10,6 +10,7 @@ from ..shape.rearrange import constant_pad_nd
 from ..table import custom
 
 _HOW = {"sum": "sum", "mean": "sum", "prod": "prod", "max": "amax", "min": "amin"}
+_SAME = {"amax": "max", "amin": "min"}  # other names, which `torch.masked` gives
 _START = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
 
@@ -47,6 +48,7 @@ def segment_reduce(
 ):  # fmt: skip
     if indices is not None:
         raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
+    reduce = _SAME.get(reduce, reduce)
     if reduce not in _HOW:
         raise RuntimeError(f"segment_reduce(): Unsupported reduction type {reduce}")
     axis %= data.dim()
@@ -72,6 +74,7 @@ def segment_reduce(
 
 @custom("_segment_reduce_backward")
 def segment_reduce_backward(grad, output, data, reduce, *, lengths=None, offsets=None, axis=0, initial=None):
+    reduce = _SAME.get(reduce, reduce)
     axis %= data.dim()
     if not data.numel():
         return T.empty(data.shape, data.dtype)

@@ -26,7 +26,7 @@ def finish_attention(graph: Graph) -> None:
         region = _Region(outputs[0], order)
         if region.best is None:
             continue
-        root, after, other = region.best
+        root, after, other, _ = region.best
         q, k, v, mask, causal, scale, lies = node.args
         by_rows = root in region.rows
         with graph.inserting_before(root):

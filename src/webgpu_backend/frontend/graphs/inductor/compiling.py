@@ -72,9 +72,9 @@ def _replayed(graph: torch.fx.GraphModule, error: Exception):
     return make_boxed_func(replayed(graph))
 
 
-def explain(error: Exception) -> None:
+def explain(error: Exception, whose: str = "Inductor refuses it") -> None:
     """Says once why a graph is not compiled."""
     reason = f"{type(error).__name__}: {error}".strip().split("\n")[0][:300]
     if reason not in _told:
         _told.add(reason)
-        tell(f"torch.compile replays a graph as it is written, because Inductor refuses it: {reason}")
+        tell(f"torch.compile replays a graph as it is written, because {whose}: {reason}")

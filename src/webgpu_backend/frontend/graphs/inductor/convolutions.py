@@ -21,7 +21,7 @@ def finish_convolutions(graph: Graph) -> None:
         region = _Region(node, order) if _serves(node) else None
         if region is None or region.best is None:
             continue
-        root, after, other = region.best
+        root, after, other, _ = region.best
         x, weight, _, *how = node.args
         with graph.inserting_before(root):
             table = _table(graph, region.best_numbers, node.meta["val"].shape[1])

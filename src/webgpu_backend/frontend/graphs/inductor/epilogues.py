@@ -10,7 +10,7 @@ from .... import tensor as T
 from ....ops.conv import finished as _finished  # noqa: F401  defines an operator
 from ....ops.matmul import finished  # noqa: F401  and this one
 from ....plan import caps
-from .nodes import VIEWS, call
+from .nodes import VIEWS, call, equal, known
 from .products import CAST, FLOATS, STEPS, Text
 
 aten, ours = torch.ops.aten, torch.ops.webgpu_backend
@@ -31,35 +31,51 @@ def finish_products(graph: Graph) -> None:
         if found is None:
             continue
         c, a, b = (None, *node.args) if node.target in _PLAIN else node.args
-        shape = list(node.meta["val"].shape)
+        value = node.meta["val"]
         with graph.inserting_before(found.root):
             d = found.other
             if d is not None:
-                whole = d.meta["val"].numel() == node.meta["val"].numel()
-                d = call(graph, aten.reshape.default, d, shape if whole else shape[-1:])
+                whole = not equal(d.meta["val"].numel(), value.shape[-1])
+                d = call(graph, aten.reshape.default, d, _sizes(value.shape) if whole else [value.shape[-1]])
             made = call(graph, ours.finished_product.default, a, b, c, d, found.after)
-            made = call(graph, aten.reshape.default, made, list(found.root.meta["val"].shape))
+            if found.sizes is not None:
+                made = call(graph, aten.reshape.default, made, found.sizes)
         order[made] = order[found.root]
         found.root.replace_all_uses_with(made)
     graph.eliminate_dead_code()
 
 
 def _serves(node: Node) -> bool:
-    """Matrices of known sizes that can be bound, of which each element of the result is computed."""
+    """Matrices that can be bound, of which each element of the result is computed. How many rows they have, or how many
+    of them there are, may change: what does not fit then is done in parts."""
     values = [a.meta["val"] for a in node.args] + [node.meta["val"]]
-    if node.kwargs or not all([isinstance(n, int) and n > 0 for v in values for n in v.shape]):
+    if node.kwargs or not all([n > 0 for v in values for n in v.shape if isinstance(n, int)]):
         return False
     if any([v.dtype not in FLOATS or v.dtype != values[0].dtype or v.device.type != T.NAME for v in values]):
         return False
-    return all([v.numel() * v.element_size() <= caps().max_binding for v in values]) and values[-1].shape[-2] > 1
+    if not known(values[-2].shape[-2:]) or len([n for n in values[-1].shape if not isinstance(n, int)]) > 1:
+        return False
+    return all(map(fits, values)) and not equal(values[-1].shape[-2], 1)
+
+
+def fits(value: torch.Tensor) -> bool:
+    """One binding, as far as that is known."""
+    return not known(value.shape) or value.numel() * value.element_size() <= caps().max_binding
+
+
+def _sizes(shape) -> list[int]:
+    """For a view; one of them may change."""
+    return [n if isinstance(n, int) else -1 for n in shape]
 
 
 class Found(NamedTuple):
-    """The last of the steps that a product takes in, all of them as text, and what else they read."""
+    """The last of the steps that a product takes in, all of them as text, what else they read, and the sizes that views
+    have made of the product's."""
 
     root: Node
     after: str
     other: Node | None
+    sizes: list | None
 
 
 class Region:
@@ -72,6 +88,7 @@ class Region:
         self.text = Text()
         self.inside = [product]
         self.other: Node | None = None
+        self.sizes_of: dict[Node, list] = {}  # those that a view has made
         self.best: Found | None = None
         self.start(product)
         while len(self.inside) < _MOST and self._next():
@@ -88,36 +105,40 @@ class Region:
             return False
         if step.target in VIEWS:
             self.text.names[step] = self.text.names[step.args[0]]
+            self.sizes_of[step] = list(step.args[1])
         elif step.target not in (*STEPS, CAST) or not self._alike(step) or not self.text.step(step, self._leaf):
             return False
+        for given in step.all_input_nodes:
+            if given in self.sizes_of and step.target not in VIEWS:
+                self.sizes_of[step] = self.sizes_of[given]
         self.inside.append(step)
         seen = [n for n in self.inside if any([u not in self.inside for u in n.users])]
         works = any([n.target in STEPS for n in self.inside])
         if works and seen == [step] and step.meta["val"].dtype == self.dtype and step.target not in VIEWS:
             after = self.text.source(step).replace("\n", "; ")  # generated code has it in comments
-            self.best = Found(step, after, self.other)
+            self.best = Found(step, after, self.other, self.sizes_of.get(step))
         return True
 
     def _shaped(self, node: Node) -> bool:
         """Whether it has the product's elements, in its order."""
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor) or not all([isinstance(n, int) for n in value.shape]):
+        if not isinstance(value, torch.Tensor) or not value.dim():
             return False
-        return value.dim() > 0 and value.shape[-1] == self.columns and value.numel() == self.size
+        return equal(value.shape[-1], self.columns) and equal(value.numel(), self.size)
 
     def _alike(self, step: Node) -> bool:
         """Whether what is taken from inside is not broadcast on the way."""
         shape = step.meta["val"].shape
-        return all([n.meta["val"].shape == shape for n in step.all_input_nodes if n in self.inside])
+        return all([equal(n.meta["val"].shape, shape) for n in step.all_input_nodes if n in self.inside])
 
     def _leaf(self, node: Node) -> str | None:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor) or value.dtype not in FLOATS:
             return None
         shape = self.inside[-1].meta["val"].shape
-        if tuple(value.shape[-1:]) != (self.columns,) or value.numel() * value.element_size() > caps().max_binding:
+        if not value.dim() or not equal(value.shape[-1], self.columns) or not fits(value):
             return None
-        if value.shape != shape and value.numel() != self.columns:
+        if not equal(value.shape, shape) and not equal(value.numel(), self.columns):
             return None
         return self.meets(node)
 

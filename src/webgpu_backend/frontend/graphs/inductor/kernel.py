@@ -453,6 +453,13 @@ class Kernel(Loops, SIMDKernel):
             raise NotImplementedError(
                 f"webgpu: a kernel over {len(found)} buffers, where {caps().max_bindings} can be bound"
             )
+        for operand in found:
+            numel = V.graph.get_numel(operand.buffer)
+            if isinstance(numel, (int, sympy.Integer)) and numel * operand.dtype.itemsize > caps().max_binding:
+                raise NotImplementedError(
+                    f"webgpu: a kernel over a tensor of {numel * operand.dtype.itemsize} bytes, where "
+                    f"{caps().max_binding} can be bound"
+                )
         return found
 
     def sizes(self) -> list[tuple[str, str]]:

@@ -11,7 +11,8 @@ from ....kernels.compiled.program import Source, kernel, lanes_of
 from ....kernels.compiled.together import fewer
 from ....plan import caps, constant, launch
 from ....plan.faults import site
-from ....plan.graphs import planned_graph
+from ....plan.graphs import Outgrown, planned_graph
+from ....runtime.errors import BindingTooLarge
 from . import tuning
 
 _UPLOADED = {torch.float64: torch.float32}  # numbers as kernels read them
@@ -85,7 +86,12 @@ def planned(
             args[i] = args[i].to(T.here())
         given = tuple(args)
         args.clear()
-        return run(*given)
+        try:
+            return run(*given)
+        except BindingTooLarge as error:
+            if mutated:
+                raise
+            raise Outgrown(str(error)) from error
 
     return boxed
 

@@ -1,6 +1,7 @@
 """Nodes that passes add to Inductor's graphs."""
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
 _library = torch.library.Library("webgpu_backend", "FRAGMENT")
 _library.define("realized(Tensor x) -> Tensor")
@@ -16,3 +17,12 @@ def call(graph: torch.fx.Graph, target, *args) -> torch.fx.Node:
     node = graph.call_function(target, args)
     node.meta["val"] = target(*torch.fx.map_arg(args, lambda n: n.meta["val"]))
     return node
+
+
+def equal(a, b) -> bool:
+    """Whether sizes, or lists of them, are the same whatever those that change may be."""
+    return statically_known_true(sym_eq(tuple(a), tuple(b)) if isinstance(a, (tuple, list)) else sym_eq(a, b))
+
+
+def known(sizes) -> bool:
+    return all([isinstance(n, int) for n in sizes])
