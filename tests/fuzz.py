@@ -365,7 +365,7 @@ def difference(program: Program, compiled: bool = False) -> str | None:
         if compiled and any(words in str(error) for words in _REFUSED_BY_TORCH):
             return None
         return f"{type(error).__name__}: {str(error)[:300]}\n{''.join(traceback.format_tb(error.__traceback__)[-3:])}"
-    if ("error" in got) != ("error" in want) and re.search("F.linear|attention", program.text()):
+    if ("error" in got) != ("error" in want) and re.search("F.linear|attention|rms_norm", program.text()):
         return None  # their derivatives on devices keep other things than the CPU's: input, weight, output
     scale = max(map(_largest, want.values()))
     coarse = max(_unit(t.dtype) for t in want.values()) * scale if scale <= MOST_COMPARED else math.inf

@@ -203,3 +203,15 @@ def test_copying_a_number(number):
         return x
 
     both(call, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8], ids=str)
+def test_a_threshold_of_an_expanded_tensor(dtype):
+    """Elements are one in memory, and what is done twice to them is the same: torch does not refuse it."""
+
+    def run(d):
+        x = torch.arange(6).to(dtype).view(1, 6).to(d)
+        torch.nn.functional.threshold_(x.expand(5, 6), 2, 1)
+        return x
+
+    both(run)

@@ -12,6 +12,7 @@ FIELDS = (
     "channels", "depth", "height", "width", "od", "oh", "ow", "fz: f32", "fy: f32", "fx: f32",
     "sn", "sc", "sz", "sy", "sx",
 )  # fmt: skip
+SMOOTH = {"linear": 2, "cubic": 4, "lanczos": 6}  # modes that weigh, and how many elements as they are
 
 
 @cache
@@ -30,8 +31,8 @@ def kernel(
     """`planes`: channels of all images lie one behind the other. `whole`: outputs are a multiple of the inputs (going
     back), or rows of whole groups of four (going forward); for the nearest element only."""
     c = carrier(dtype, caps)
-    double = c == "f64" and mode in ("linear", "cubic")  # places are the CPU's: in f32 for the nearest element
-    if c not in ("f32", "f64") and (mode in ("linear", "cubic") or backward):
+    double = c == "f64" and mode in SMOOTH  # places are the CPU's: in f32 for the nearest element
+    if c not in ("f32", "f64") and (mode in SMOOTH or backward):
         raise Unsupported(f"webgpu: {mode} interpolation has no kernel for {dtype.name}")
     fours = whole and not backward and mode in ("nearest", "exact") and not channels_last
     names = (
@@ -64,7 +65,7 @@ def byte_kernel(caps: Caps) -> Kernel:
 @lru_cache(maxsize=64)
 def byte_weights(mode: str, size: int, outs: int, scale: float, corners: bool, antialias: bool):
     """First elements, weights (outs rows) and bits of the whole-number filter of one dimension."""
-    width = {"linear": 2, "cubic": 4}[mode]
+    width = SMOOTH[mode]
     a = -0.5 if antialias else -0.75
     stretch = max(scale, 1.0) if antialias else 1.0
     lows, rows = [], []
@@ -100,6 +101,12 @@ def _filter(mode: str, x: float, a: float) -> float:
     x = abs(x)
     if mode == "linear":
         return max(1.0 - x, 0.0)
+    if mode == "lanczos":
+        return _sinc(x) * _sinc(x / 3) if x < 3 else 0.0
     if x < 1:
         return ((a + 2) * x - (a + 3)) * x * x + 1
     return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
+
+
+def _sinc(x: float) -> float:
+    return math.sin(math.pi * x) / (math.pi * x) if x else 1.0

@@ -1,7 +1,7 @@
 {% include "text/interface.wgsl" %}
 
 {% include "image/volume.wgsl" %}
-{% set taps = {"nearest": 1, "exact": 1, "linear": 2, "cubic": 4}[mode] %}
+{% set taps = {"nearest": 1, "exact": 1, "linear": 2, "cubic": 4, "lanczos": 6}[mode] %}
 // Where output o of one dimension starts to read, and how far it lies between elements.
 struct Tap { base: i32, t: f32 }
 
@@ -24,12 +24,30 @@ fn tap(o: u32, scale: f32, size: u32) -> Tap {
     return Tap(i32(low){{ " - 1" if mode == "cubic" }}, source - low);
 }
 {% endif %}
+{% if mode == "lanczos" %}
+
+// sin(pi x) / (pi x), by the series of the sine within half a turn: the device's own may have few digits.
+fn sinc(x: f32) -> f32 {
+    let turns = round(x);
+    let t = (x - turns) * 3.14159265358979323846;
+    let s = t * t;
+{% set terms = namespace(text="1.0") %}
+{% for n in range(21, 1, -2) %}
+{% set terms.text = "(1.0 - s / " ~ (n * (n - 1)) ~ ".0 * " ~ terms.text ~ ")" %}
+{% endfor %}
+    let sine = t * {{ terms.text }};
+    let odd = turns - 2.0 * floor(turns * 0.5);
+    return select(select(sine, -sine, odd == 1.0) / (x * 3.14159265358979323846), 1.0, x == 0.0);
+}
+{% endif %}
 {% if antialias %}
 
 fn weight_at(x: f32) -> f32 {
     let d = abs(x);
 {% if mode == "linear" %}
     return max(1.0 - d, 0.0);
+{% elif mode == "lanczos" %}
+    return select(0.0, sinc(d) * sinc(d / 3.0), d < 3.0);
 {% else %}
     if (d < 1.0) {
         return (1.5 * d - 2.5) * d * d + 1.0;

@@ -1,4 +1,4 @@
-"""Interpolation (nearest, linear, cubic, antialiased) with gradients."""
+"""Interpolation (nearest, linear, cubic, Lanczos', antialiased) with gradients."""
 
 from functools import lru_cache
 
@@ -18,7 +18,7 @@ from .pool import _channels, _spatial, _strides
 
 aten = torch.ops.aten
 _NEAREST = ("nearest", "exact")
-_WEIGHTS = {"nearest": "nearest", "exact": "nearest", "linear": "linear", "cubic": "cubic"}
+_WEIGHTS = {"nearest": "nearest", "exact": "nearest", "linear": "linear", "cubic": "cubic", "lanczos": "lanczos"}
 
 
 def _scale(size: int, outs: int, corners: bool, given: float | None) -> float:
@@ -198,6 +198,8 @@ _register_smooth("upsample_trilinear3d", "linear", 3)
 _register_smooth("upsample_bicubic2d", "cubic", 2)
 _register_smooth("_upsample_bilinear2d_aa", "linear", 2, True)
 _register_smooth("_upsample_bicubic2d_aa", "cubic", 2, True)
+if hasattr(aten, "_upsample_lanczos2d_aa"):  # since torch 2.13
+    _register_smooth("_upsample_lanczos2d_aa", "lanczos", 2, True)
 
 
 autocast("float32", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
