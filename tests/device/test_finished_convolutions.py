@@ -260,6 +260,55 @@ def test_what_is_left_alone(adapter_of):
     check(lambda x, w: [F.relu(F.conv2d(x[:0], w[:, :5]))], x, w)
 
 
+CHANGING = {
+    "images": [(2, 4, 9, 9), (3, 4, 9, 9), (9, 4, 9, 9)],
+    "sizes": [(2, 4, 9, 9), (2, 4, 12, 15), (2, 4, 31, 7)],
+    "both": [(2, 4, 9, 9), (3, 4, 8, 16), (5, 4, 20, 7)],
+}
+
+
+@compiled
+@pytest.mark.parametrize("kind", ["own", "gpu"])
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("name", CHANGING)
+def test_sizes_that_change(adapter_of, name, step, kind):
+    adapter_of(**({"kind": "gpu"} if kind == "gpu" else {}))
+    shapes = CHANGING[name]
+    changes = [d for d in (0, 2, 3) if len({shape[d] for shape in shapes}) > 1]
+    net = nn.Sequential(nn.Conv2d(4, 12, 3, step, 1), nn.BatchNorm2d(12), nn.ReLU()).eval()
+    moved = nn.Sequential(nn.Conv2d(4, 12, 3, step, 1), nn.BatchNorm2d(12), nn.ReLU()).eval()
+    moved.load_state_dict(net.state_dict())
+    whole = torch.compile(moved.to(D))
+    with torch.no_grad():
+        for shape in shapes:
+            x = torch.randn(shape)
+            for given in (x, x.to(memory_format=torch.channels_last)):
+                y = given.to(D)
+                torch._dynamo.mark_dynamic(y, changes)
+                got = whole(y)
+                torch.testing.assert_close(got.cpu(), net(given), rtol=1e-4, atol=1e-4)
+                assert got.stride() == moved(y).stride()
+                names = kernels_of(lambda: whole(y))  # noqa: B023
+                assert not any("relu" in n for n in names), names
+
+
+@compiled
+def test_more_images_than_one_binding(adapter_of):
+    adapter_of(max_binding=1 << 16)
+
+    def f(x, w, r):
+        return F.relu(F.conv2d(x, w, padding=1)) + r
+
+    whole, w = torch.compile(f), torch.randn(8, 4, 3, 3)
+    with torch.no_grad():
+        for count in (2, 70):
+            x, r = torch.randn(count, 4, 9, 9), torch.randn(count, 8, 9, 9)
+            given = [t.to(D) for t in (x, w, r)]
+            for t in (given[0], given[2]):
+                torch._dynamo.mark_dynamic(t, 0)
+            torch.testing.assert_close(whole(*given).cpu(), f(x, w, r), rtol=1e-4, atol=1e-4)
+
+
 @compiled
 def test_training():
     net = nn.Sequential(nn.Conv2d(3, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 3, 3, padding=1))

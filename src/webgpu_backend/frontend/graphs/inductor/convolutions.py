@@ -6,9 +6,8 @@ from torch.fx import Graph, Node
 
 from .... import tensor as T
 from ....ops.conv.finished import serves
-from ....plan import caps
-from .epilogues import Region
-from .nodes import call
+from .epilogues import Region, fits
+from .nodes import call, equal, known
 from .products import CAST, FLOATS
 
 aten, prims, ours = torch.ops.aten, torch.ops.prims, torch.ops.webgpu_backend
@@ -34,11 +33,16 @@ def finish_convolutions(graph: Graph) -> None:
 def _serves(node: Node) -> bool:
     x, weight, bias, *how = node.args
     values = [a.meta["val"] for a in (x, weight, bias, node) if a is not None]
-    if node.kwargs or not all([isinstance(n, int) and n > 0 for v in values for n in v.shape]):
+    if node.kwargs or not all([n > 0 for v in values for n in v.shape if isinstance(n, int)]):
         return False
     if any([v.dtype not in FLOATS or v.dtype != values[0].dtype or v.device.type != T.NAME for v in values]):
         return False
-    return all([isinstance(n, int) for n in _flat(how)]) and values[0].dim() <= 5 and serves(*values[:2], *how)
+    if not known(_flat(how)) or values[0].dim() > 5:
+        return False
+    if not all([known(v.shape) for v in values]):  # images, or their number, may change: the kernels fit any
+        transposed = how[3]
+        return not transposed and known([*values[1].shape, values[0].shape[1]]) and fits(values[1])
+    return serves(*values[:2], *how)
 
 
 def _flat(values) -> list:
@@ -93,7 +97,7 @@ class _Region(Region):
 
     def _shaped(self, node: Node) -> bool:
         value = node.meta.get("val")
-        return isinstance(value, torch.Tensor) and value.shape == self.shape
+        return isinstance(value, torch.Tensor) and equal(value.shape, self.shape)
 
     def _number(self, node: Node) -> str | None:
         if len(self.numbers) == _MOST_NUMBERS:
@@ -106,11 +110,11 @@ class _Region(Region):
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor) or value.dtype not in FLOATS or value.device.type != T.NAME:
             return None
-        if not all([isinstance(n, int) for n in value.shape]) or value.dim() > len(self.shape):
+        if value.dim() > len(self.shape):
             return None
         sizes = (*[1] * (len(self.shape) - value.dim()), *value.shape)
-        if any([n not in (1, wanted) for n, wanted in zip(sizes, self.shape)]):
+        if not all([equal(n, 1) or equal(n, wanted) for n, wanted in zip(sizes, self.shape)]):
             return None
-        if value.numel() == 1 or sizes == (1, self.shape[1], *[1] * (len(sizes) - 2)):
+        if equal(value.numel(), 1) or equal(sizes, (1, self.shape[1], *[1] * (len(sizes) - 2))):
             return self._number(node)
-        return self.meets(node) if value.numel() * value.element_size() <= caps().max_binding else None
+        return self.meets(node) if fits(value) else None
