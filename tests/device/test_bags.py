@@ -147,3 +147,23 @@ def test_segments_of_nothing(reduce, initial):
 
     both(call)
     assert call("webgpu", (0,), 0)[0].shape == (0,)
+
+
+def test_dimensions_that_do_not_fit():
+    one, two, five = (
+        torch.zeros(2, dtype=torch.long),
+        torch.zeros(2, 2, dtype=torch.long),
+        torch.zeros(2, 0, 0, 6, 6).long(),
+    )
+    for weight, indices, offsets, words in (
+        (torch.zeros(2, 6), five, five, "input has to be a 1D or 2D Tensor"),
+        (torch.zeros(2, 6), one, two, "offsets has to be a 1D Tensor"),
+        (torch.zeros(6), one, one, "weight has to be a 2D Tensor"),
+    ):
+        for device in ("cpu", DEVICE):
+            for function in (torch._embedding_bag, torch._embedding_bag_forward_only):
+                with pytest.raises(RuntimeError, match=words):
+                    function(*[t.to(device) for t in (weight, indices, offsets)])
+    weight = torch.tensor([[1.0, 10.0], [100.0, 1000.0]])
+    found = torch._embedding_bag(weight.to(DEVICE), torch.tensor([[0, 1], [1, 1]]).t().to(DEVICE), one[:1].to(DEVICE))
+    assert found[0].tolist() == [[301.0, 3010.0]]

@@ -24,6 +24,20 @@ def test_searchsorted(dtype, right):
     same(lambda a: torch.bucketize(3, a, right=right), row)
 
 
+def test_searchsorted_warns_of_copies():
+    rows, values = torch.arange(12.0).view(2, 6), torch.ones(2, 6)
+    for device in ("cpu", "webgpu"):
+        a, b = rows.to(device), values.to(device)
+        torch.set_warn_always(True)
+        try:
+            with pytest.warns(UserWarning, match="input value tensor is non-contiguous"):
+                torch.searchsorted(a, b[:, ::2])
+            with pytest.warns(UserWarning, match="boundary tensor is non-contiguous"):
+                torch.searchsorted(a[:, ::2], b)
+        finally:
+            torch.set_warn_always(False)
+
+
 def test_searchsorted_edges():
     nan = float("nan")
     same(lambda a, b: torch.searchsorted(a, b), torch.tensor([1.0, 2.0, nan]), torch.tensor([nan, 1.5, 9.0]))

@@ -478,3 +478,27 @@ def test_masked_reductions(name):
         wanted = reduce(x.to_sparse_csr(), 1, keepdim=True, mask=some).to_dense()
         got = reduce(x.to_sparse_csr().to(D), 1, keepdim=True, mask=some.to(D)).to_dense()
         torch.testing.assert_close(got.cpu(), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.int8], ids=str)
+@pytest.mark.parametrize("dims", [(0,), (1,), (-1,), (0, 1)], ids=str)
+@pytest.mark.parametrize("name", ["sum", "prod"])
+def test_reductions_of_compressed_rows(name, dims, dtype):
+    x = torch.tensor([[0, 1, 2, 0], [0, 0, 0, 0], [3, 0, 4, 0]]).to(dtype)
+    reduce = getattr(torch.ops.aten, f"_sparse_csr_{name}").dim_dtype
+    for given in (x, x[1:2], x[:1]):
+        if name == "sum" and dims == (0, 1) and not given.any():
+            continue  # of which the CPU leaves a number that it has not computed
+        wanted, got = (reduce(given.to_sparse_csr().to(d), dims, True) for d in ("cpu", D))
+        assert got.layout == wanted.layout and got.shape == wanted.shape and got.dtype == wanted.dtype
+        if given.any():
+            for part in ("crow_indices", "col_indices", "values"):
+                torch.testing.assert_close(getattr(got, part)().cpu(), getattr(wanted, part)())
+        assert torch.equal(
+            got.to_dense().cpu(), wanted.to_dense() if given.any() else torch.zeros(wanted.shape).to(dtype)
+        )
+    for d in ("cpu", D):
+        with pytest.raises(RuntimeError, match="keepdim=False is unsupported"):
+            reduce(x.to_sparse_csr().to(d), dims, False)
+        with pytest.raises(NotImplementedError, match=f"\"_sparse_csr_{name}_cpu\" not implemented for 'Bool'"):
+            reduce(x.bool().to_sparse_csr().to(d), dims, True)

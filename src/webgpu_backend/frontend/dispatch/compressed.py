@@ -165,6 +165,38 @@ def _sparse_mask(self, mask):
     return _with_values(mask, self[coordinates(mask, "aten::sparse_mask")[:2]])
 
 
+def _reduced(name: str) -> Callable:
+    """Sums or products of what is there, of rows, columns or all; where nothing is, there is nothing after it."""
+    start = {"sum": 0, "prod": 1}[name]
+
+    def reduce(self, dim, keepdim=False, *, dtype=None):
+        if not keepdim:
+            raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
+        if self.dtype is torch.bool:
+            raise NotImplementedError(f"\"_sparse_csr_{name}_cpu\" not implemented for 'Bool'")
+        rows, columns, values = coordinates(self, f"aten::_sparse_csr_{name}")
+        floating = values.is_floating_point() or values.is_complex()
+        values = values.to(dtype or (values.dtype if floating else torch.int64))
+        over, kind = {d % 2 for d in dim} or {0, 1}, self.crow_indices().dtype
+        if over == {0, 1}:
+            rows = torch.zeros_like(rows)
+        found, place = torch.unique(columns if over == {0} else rows, return_inverse=True)
+        order = place.argsort(stable=True)
+        ends = ends_of(place[order], len(found))
+        within = torch.arange(len(order), device=T.here()) - ends[:-1].repeat_interleave(ends.diff())
+        most = int(ends.diff().max()) if len(found) else 0
+        table = torch.full((len(found), most), start, dtype=values.dtype, device=T.here())
+        table[place[order], within] = values[order]
+        size = [1 if d in over else n for d, n in enumerate(self.shape)]
+        whole = ends_of(torch.zeros_like(found) if 0 in over else found, size[0])
+        inner = found if over == {0} else torch.zeros_like(found)
+        return torch.sparse_csr_tensor(
+            whole.to(kind), inner.to(kind), getattr(table, name)(1), size, check_invariants=False
+        )
+
+    return reduce
+
+
 _LAYOUTS = {
     torch.sparse_csr: "SparseCsr", torch.sparse_csc: "SparseCsc", torch.sparse_bsr: "SparseBsr",
     torch.sparse_bsc: "SparseBsc",
@@ -184,6 +216,8 @@ _KERNELS: dict[str, Callable] = {
     "neg": lambda self: _with_values(self, -self.values()),
     "mul.Tensor": _scaled("mul", torch.mul),
     "div.Tensor": _scaled("div", torch.div),
+    "_sparse_csr_sum.dim_dtype": _reduced("sum"),
+    "_sparse_csr_prod.dim_dtype": _reduced("prod"),
 }
 
 

@@ -24,6 +24,8 @@ def embedding_bag(
     weight, indices, offsets, scale_grad_by_freq=False, mode=SUM, sparse=False, per_sample_weights=None,
     include_last_offset=False, padding_idx=-1,
 ):  # fmt: skip
+    _check_dimensions(weight, indices, offsets)
+    indices = indices.reshape(-1)
     if weight.dtype not in _FLOATS:
         raise Unsupported(f"webgpu: embedding_bag of {weight.dtype}")
     for name, index in (("indices", indices), ("offsets", offsets)):
@@ -71,6 +73,15 @@ def embedding_bag(
     if not largest:
         maxima = sizes.clone() if mode == MEAN else maxima
     return out.to(weight.dtype), _bag_of(offsets, indices.numel(), bags), sizes, maxima
+
+
+def _check_dimensions(weight, indices, offsets) -> None:
+    if indices.dim() not in (1, 2):
+        raise RuntimeError(f"input has to be a 1D or 2D Tensor, but got Tensor of dimension {indices.dim()}")
+    if offsets.dim() != 1:
+        raise RuntimeError(f"offsets has to be a 1D Tensor, but got Tensor of dimension {offsets.dim()}")
+    if weight.dim() != 2:
+        raise RuntimeError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
 
 
 def _bag_of(offsets: torch.Tensor, count: int, bags: int) -> torch.Tensor:

@@ -1,5 +1,7 @@
 """Searching: searchsorted, bucketize, unique values, modes, histograms."""
 
+import warnings
+
 import torch
 from torch._prims_common import canonicalize_dim
 
@@ -27,6 +29,20 @@ def _side(right: bool, side: str | None) -> bool:
     return right or side == "right"
 
 
+def _warn_apart(values, boundaries, sorter) -> None:
+    """As torch does once, of the first that has to be copied."""
+    given = {"input value": values, "boundary": boundaries, "sorter": sorter}
+    for name, tensor in given.items():
+        if tensor is not None and not tensor.is_contiguous():
+            warnings.warn(
+                f"torch.searchsorted(): {name} tensor is non-contiguous, this will lower the performance due to extra "
+                "data copy when converting non-contiguous tensor to contiguous, please use contiguous "
+                f"{name} tensor if possible. This message will only appear once per program.",
+                stacklevel=2,
+            )
+            return
+
+
 @custom("searchsorted.Tensor", oversize=oversize.searchsorted)
 def searchsorted(sorted_sequence, self, *, out_int32=False, right=False, side=None, sorter=None):
     right = _side(right, side)
@@ -49,6 +65,7 @@ def searchsorted(sorted_sequence, self, *, out_int32=False, right=False, side=No
         )
     if sorter is not None and sorter.dtype is not torch.int64:
         raise RuntimeError(f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {sorter.dtype}")
+    _warn_apart(values, boundaries, sorter)
     if boundaries.dtype is not values.dtype:
         common = torch.result_type(boundaries, values)
         boundaries, values = boundaries.to(common), values.to(common)
