@@ -81,7 +81,6 @@ BY_DESIGN: dict[tuple[str, str], str] = {
     ("test_instancenorm_mixed_dtype_backward", "not raised"): "parameters of other floating dtypes are taken",
 }
 MISSING: dict[tuple[str, str], str] = {
-    ("test_max_pool3d_ndhwc", "False is not true"): "channels_last_3d of one sample without a batch is not kept",
     ("", "sparse.* tensors are not supported"): "sparse tensors: coordinates are here in part, compressed ones are not",
     ("", "from the 'Sparse"): "sparse tensors: coordinates are here in part, compressed ones are not",
     (

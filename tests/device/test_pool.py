@@ -148,3 +148,18 @@ def test_one_volume_is_no_batch_of_images():
         close(pool(x.to("webgpu")), pool(x))
         close(pool(x.to("webgpu", memory_format=torch.channels_last)), pool(x))  # the CPU refuses some of these
     close(F.max_pool3d(x.to("webgpu"), **window, return_indices=True), F.max_pool3d(x, **window, return_indices=True))
+
+
+@pytest.mark.parametrize("shape", [(6, 5, 7, 8), (3, 4, 4, 4)], ids=str)
+def test_one_volume_keeps_its_channels_innermost(shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    x = x.movedim(0, -1).contiguous().movedim(-1, 0)
+
+    def run(device):
+        given = x.to(device).requires_grad_()
+        out, places = F.max_pool3d(given, 2, return_indices=True)
+        out.backward(torch.ones_like(out))
+        return out.detach(), places, given.grad
+
+    for ours, theirs in zip(run("webgpu"), run("cpu")):
+        assert ours.stride() == theirs.stride() and torch.equal(ours.cpu(), theirs)

@@ -1018,3 +1018,8 @@ def test_windows_of_no_size_and_negative_paddings(numbers):
     assert ours == theirs
     ours, theirs = refused(lambda d: F.fold(torch.randn(1, 2, 36, device=d), (6, 6), **numbers))
     assert ours == theirs
+
+
+def test_windows_whose_product_overflows():
+    ours, theirs = refused(lambda d: F.fold(torch.ones(3, 7, device=d), 16, 7318349394477056))
+    assert type(ours) is type(theirs) and str(ours) == str(theirs)

@@ -89,7 +89,20 @@ def _forward(kind: str, window: str, op, x: torch.Tensor, dims: int, arguments: 
     return made if len(made) > 1 else made[0]
 
 
+def _one_volume(x: torch.Tensor, dims: int) -> bool:
+    """Whether it has no batch, and its channels lie innermost: the CPU keeps that."""
+    return dims == 3 and x.dim() == 4 and _channels_last((1, *x.shape), (x.numel(), *x.stride()), 3)
+
+
+def _in_a_batch(x: torch.Tensor) -> torch.Tensor:
+    """With the stride that a batch of such volumes has, by which torch tells formats apart."""
+    return x.as_strided((1, *x.shape), (x.numel(), *x.stride()))
+
+
 def _max_pool(op, dims: int, x, *window, kind: str = "max"):
+    if _one_volume(x, dims):
+        made = _max_pool(op, dims, _in_a_batch(x), *window, kind=kind)
+        return tuple([t.squeeze(0) for t in made]) if isinstance(made, tuple) else made.squeeze(0)
     arguments = (*[_tuple(w) for w in window[:4]], window[4])
     checks.dtype(f"max_pool{dims}d", x, *_INTEGERS)
     if x.dim() < dims + 1:  # before torch's code in Python asks for the channels
@@ -155,6 +168,10 @@ def _backward(
 
 
 def _max_back(op, dims: int, grad, x, kernel_size, stride, padding, dilation, ceil_mode, indices):
+    if _one_volume(x, dims) and grad.dim() == indices.dim() == 4:
+        whole = [_in_a_batch(t) for t in (grad, x, indices)]
+        found = _max_back(op, dims, *whole[:2], kernel_size, stride, padding, dilation, ceil_mode, whole[2])
+        return found.squeeze(0)
     window = [_tuple(w) for w in (kernel_size, stride, padding, dilation)]
     pooled = meta_results(op, x, *window, ceil_mode)[0].sizes
     checks.windows_back(dims, grad, x, pooled[-dims:], indices)

@@ -66,6 +66,12 @@ def _fold(source: torch.Tensor, shape, **numbers: int) -> torch.Tensor:
 @custom("col2im", oversize=by_batch)
 def col2im(self, output_size, kernel_size, dilation, padding, stride):
     _check(kernel_size, dilation, padding, stride)
+    high, wide = kernel_size
+    if high * wide >= 1 << 63:
+        raise RuntimeError(
+            f"Given kernel_width = {wide} and kernel_height = {high} the product of kernel_width and kernel_height "
+            "overflowed."
+        )
     (meta,) = meta_results(aten.col2im, self, output_size, kernel_size, dilation, padding, stride)
     self = self.contiguous()
     (high, wide), (height, width) = kernel_size, output_size
