@@ -243,3 +243,17 @@ def test_sums_of_complex32():
 
     for expected, found in zip(sums("cpu"), sums(DEVICE)):
         assert torch.equal(expected, found)
+
+
+def test_results_lie_as_the_cpu_s():
+    """Also in dimensions of one element, whose strides nobody walks."""
+
+    def strides(device):
+        x = torch.tensor([1.0, 0.0, 2.0]).to(device).argwhere()
+        at, whole = torch.zeros(1, dtype=torch.long, device=device), torch.zeros_like(x)
+        made = [x.index_reduce(1, at, x, "amax"), x.index_add(1, at, x), x.index_copy(1, at, x), x.index_fill(1, at, 3),
+                x.scatter_reduce(1, whole, x, "sum"), x.scatter_add(1, whole, x), x.scatter(1, whole, x),
+                x.masked_scatter(x > 0, x), x.index_put((at,), x[:1]), x.put(at, at)]  # fmt: skip
+        return [t.stride() for t in made]
+
+    assert strides("webgpu") == strides("cpu")

@@ -7,7 +7,7 @@ from torch._prims_common import canonicalize_dim
 
 from ... import tensor as T
 from ...kernels.indexing import read, scatter
-from ...kernels.layout import numel
+from ...kernels.layout import contiguous_strides, numel
 from ...kernels.text import numbers
 from ...plan import caps, launch, windows
 from ...runtime.errors import BindingTooLarge
@@ -24,7 +24,7 @@ WIDE = (torch.float16, torch.bfloat16)
 
 def duplicate(self: torch.Tensor) -> torch.Tensor:
     """A contiguous copy to write into."""
-    if self.is_contiguous():
+    if self.stride() == contiguous_strides(self.shape):  # not those of dimensions of one element alone
         return clone(self)
     out = T.empty(self.shape, self.dtype)
     device_copy(self, out)
