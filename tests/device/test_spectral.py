@@ -238,3 +238,12 @@ def test_eigenvalues_of_a_large_matrix_are_a_counted_fallback():
 def test_eigenvalues_of_a_large_matrix_are_refused_where_the_cpu_is():
     with pytest.raises(NotImplementedError, match="aten::linalg_eig has no device kernel"):
         torch.linalg.eig(sample((33, 33)).to("webgpu"))
+
+
+def test_bounds_elsewhere_and_orders_that_are_complex_are_refused():
+    x = torch.eye(3, device="webgpu")
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.linalg.pinv(x, rcond=torch.full((), 1e-2))
+    for device in ("cpu", "webgpu"):
+        with pytest.raises(RuntimeError, match="Expected a non-complex scalar as the order of norm"):
+            torch.linalg.vector_norm(torch.ones(3, device=device), 1j)

@@ -37,6 +37,9 @@ def linalg_pinv(self, *, atol=None, rtol=None, hermitian=False):
     if self.dim() < 2 or (hermitian and self.shape[-1] != self.shape[-2]):
         on("cpu", aten.linalg_pinv.atol_rtol_tensor, (self,), {"hermitian": hermitian})
     supported(self)
+    for bound in (atol, rtol):
+        if isinstance(bound, torch.Tensor) and bound.device != self.device:
+            raise T.two_devices("aten::linalg_pinv", bound.device)
     if not self.numel():
         return torch.zeros(self.mT.shape, dtype=self.dtype, device=self.device)
     if hermitian:

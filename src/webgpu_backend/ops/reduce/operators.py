@@ -394,6 +394,8 @@ def linalg_vector_norm(self, ord=2, dim=None, keepdim=False, *, dtype=None):
         raise RuntimeError(
             f"linalg.vector_norm: dtype should be floating point or complex, but got {dtype_name(dtype)}"
         )
+    if isinstance(ord, complex):
+        raise RuntimeError("linalg.vector_norm: Expected a non-complex scalar as the order of norm.")
     order = float(ord)
     compute = dtype or self.dtype
     out = compute.to_real()
