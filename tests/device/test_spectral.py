@@ -245,5 +245,8 @@ def test_bounds_elsewhere_and_orders_that_are_complex_are_refused():
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         torch.linalg.pinv(x, rcond=torch.full((), 1e-2))
     for device in ("cpu", "webgpu"):
+        for name in ("atol", "rtol", "rcond"):
+            with pytest.raises(RuntimeError, match=f"{name} tensor of complex type is not supported. Got ComplexFloat"):
+                torch.linalg.pinv(torch.eye(3, device=device), **{name: torch.full((), 1j, device=device)})
         with pytest.raises(RuntimeError, match="Expected a non-complex scalar as the order of norm"):
             torch.linalg.vector_norm(torch.ones(3, device=device), 1j)

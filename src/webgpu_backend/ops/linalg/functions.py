@@ -5,6 +5,7 @@ from math import ceil, factorial, isfinite, log2
 import torch
 
 from ... import tensor as T
+from ..pointwise.elementwise import _scalar_name
 from ..table import custom
 from .batches import REAL, aten, copied, flat, flat_vector, on, reflect_, solve_triangular_, supported
 from .qr import factored_qr
@@ -37,7 +38,10 @@ def linalg_pinv(self, *, atol=None, rtol=None, hermitian=False):
     if self.dim() < 2 or (hermitian and self.shape[-1] != self.shape[-2]):
         on("cpu", aten.linalg_pinv.atol_rtol_tensor, (self,), {"hermitian": hermitian})
     supported(self)
-    for bound in (atol, rtol):
+    for name, bound in (("atol", atol), ("rtol", rtol)):
+        if isinstance(bound, torch.Tensor) and bound.is_complex():
+            got = _scalar_name(bound.dtype)
+            raise RuntimeError(f"torch.linalg.pinv: {name} tensor of complex type is not supported. Got {got}")
         if isinstance(bound, torch.Tensor) and bound.device != self.device:
             raise T.two_devices("aten::linalg_pinv", bound.device)
     if not self.numel():
