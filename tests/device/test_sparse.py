@@ -502,3 +502,20 @@ def test_reductions_of_compressed_rows(name, dims, dtype):
             reduce(x.to_sparse_csr().to(d), dims, False)
         with pytest.raises(NotImplementedError, match=f"\"_sparse_csr_{name}_cpu\" not implemented for 'Bool'"):
             reduce(x.bool().to_sparse_csr().to(d), dims, True)
+
+
+def test_gradients_through_masks():
+    a = torch.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]).to_sparse()
+    mask = torch.tensor([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]).to_sparse()
+    twice = torch.sparse_coo_tensor([[0, 0, 1], [0, 0, 1]], [1.0, float("nan"), 2.0], (2, 3))
+    for x, m in ((a, mask), (twice, mask), (mask, twice), (a, a)):
+        for accumulate in (False, True):
+            wanted, got = (torch.ops.aten._sparse_mask_projection(x.to(d), m.to(d), accumulate) for d in ("cpu", D))
+            assert torch.equal(got._indices().cpu(), wanted._indices())
+            torch.testing.assert_close(got._values().cpu(), wanted._values(), equal_nan=True)
+    grads = []
+    for d in ("cpu", D):
+        x = a.to(d).detach().requires_grad_()
+        x.sparse_mask(mask.to(d)).to_dense().square().sum().backward()
+        grads.append(x.grad.to_dense().cpu())
+    assert torch.equal(*grads)

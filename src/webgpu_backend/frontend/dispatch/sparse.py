@@ -242,6 +242,22 @@ def _flat(self) -> torch.Tensor:
     return flat
 
 
+@kernel("_sparse_mask_projection")
+def _projected(self, mask, accumulate_matches=False):
+    """The elements of self that a mask names too, as often as it does where that is asked for; others are 0."""
+    if self.shape != mask.shape or self.sparse_dim() != mask.sparse_dim():
+        raise RuntimeError(
+            f"_sparse_mask_projection: operands have incompatible sizes; self has size {list(self.shape)} but mask has "
+            f"size {list(mask.shape)}"
+        )
+    mine, named = _flat(self), _flat(mask).sort()[0]
+    times = torch.searchsorted(named, mine, right=True) - torch.searchsorted(named, mine)
+    values = self._values()
+    times = times.view(-1, *[1] * (values.dim() - 1))
+    found = values * times.to(values.dtype) if accumulate_matches else values
+    return _with(self, self._indices(), torch.where(times > 0, found, 0), coalesced=self.is_coalesced())
+
+
 @kernel("_coalesce")
 def _coalesce(self):
     """Each place once, in order, with the sum of what was there."""
