@@ -1,7 +1,8 @@
-"""Sparse matrices in compressed rows or columns (CSR, CSC): three dense tensors of the device, the rest is torch's.
+"""Sparse matrices in compressed rows or columns (CSR, CSC), or blocks of them (BSR, BSC): three dense tensors of the
+device, the rest is torch's.
 
-Their parts are torch's own code for the CPU, which touches no element. Products, and other layouts, are made of the
-coordinates that the parts stand for. Blocks (BSR, BSC) and batches can be looked at, and are refused elsewhere.
+Their parts are torch's own code for the CPU, which touches no element. Products and sums are made of the coordinates
+that the parts stand for; those of blocks and batches are refused.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,8 @@ import torch
 
 from ... import tensor as T
 from ...plan.places import placed
-from .sparse import ends_of, in_layout, refusal
+from . import layouts
+from .sparse import ends_of, refusal
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKey.SparseCsrCPU
@@ -26,8 +28,6 @@ def register(library: torch.library.Library) -> None:
         library.impl(op, _of_the_cpu(op), _KEY)
     for name, kernel in _KERNELS.items():
         library.impl(name, placed(kernel, name), _KEY)
-    library.impl("_to_sparse_csr", placed(_to_rows, "_to_sparse_csr"), "PrivateUse1")
-    library.impl("_to_sparse_csc", placed(_to_columns, "_to_sparse_csc"), "PrivateUse1")
 
 
 def _of_the_cpu(op):
@@ -50,15 +50,13 @@ def _places(matrix: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor
     by_rows = matrix.layout is torch.sparse_csr
     if matrix.dim() != 2 + matrix.dense_dim() or not (by_rows or matrix.layout is torch.sparse_csc):
         raise refusal(f"{matrix.layout} (batches, blocks)", name)
-    ends, inner = _indices(matrix)
+    ends, inner = layouts.indices(matrix)
     outer = torch.arange(len(ends) - 1, device=T.here()).repeat_interleave(ends.diff(), output_size=len(inner))
     return (outer, inner.long(), matrix.values()) if by_rows else (inner.long(), outer, matrix.values())
 
 
 def _to_dense(self, dtype=None, masked_grad=None):
-    rows, columns, values = _places(self, "aten::_to_dense")
-    out = torch.zeros(self.shape, dtype=dtype or values.dtype, device=T.here())
-    return out.index_put_((rows, columns), values.to(out.dtype), accumulate=True)
+    return layouts.to_dense(self, dtype)
 
 
 def _mm(self, mat2):
@@ -89,14 +87,9 @@ def _mv(self, vec):
     return _mm(self, vec.unsqueeze(1)).squeeze(1)
 
 
-def _indices(self) -> tuple[torch.Tensor, torch.Tensor]:
-    by_rows = self.layout in (torch.sparse_csr, torch.sparse_bsr)
-    return (self.crow_indices(), self.col_indices()) if by_rows else (self.ccol_indices(), self.row_indices())
-
-
 def _with_values(self, values):
     return torch.sparse_compressed_tensor(
-        *_indices(self), values, self.shape, layout=self.layout, check_invariants=False
+        *layouts.indices(self), values, self.shape, layout=self.layout, check_invariants=False
     )
 
 
@@ -109,7 +102,7 @@ def _transpose(self, dim0, dim1):
     if dim0 % 2 == dim1 % 2:
         return self
     return torch.sparse_compressed_tensor(
-        *_indices(self), self.values(), self.shape[::-1], layout=_OTHER[self.layout], check_invariants=False
+        *layouts.indices(self), self.values(), self.shape[::-1], layout=_OTHER[self.layout], check_invariants=False
     )
 
 
@@ -122,47 +115,36 @@ def _scaled(name: str, function) -> Callable:
     return scale
 
 
-def _to_coordinates(self) -> torch.Tensor:
-    rows, columns, values = _places(self, "aten::_to_sparse")
-    ordered = True if self.layout is torch.sparse_csr else None
-    return torch.sparse_coo_tensor(
-        torch.stack([rows, columns]), values, self.shape, is_coalesced=ordered, check_invariants=False
-    )
-
-
 def _to_sparse(self, *, layout=None, blocksize=None, dense_dim=None):
-    if layout in (None, torch.sparse_coo):
-        return _to_coordinates(self)
-    return in_layout(self, layout, dense_dim)
+    if layout not in (None, torch.sparse_coo):
+        return layouts.convert(self, layout, blocksize, dense_dim)
+    if dense_dim is not None:
+        raise RuntimeError(
+            f"sparse_compressed_to_sparse: conversion from {layouts.NAMES[self.layout]} to Sparse with dense_dim "
+            "argument given is not supported"
+        )
+    return layouts.to_coordinates(self)
 
 
 def _to_sparse_dim(self, sparse_dim):
     if sparse_dim != 2:
         raise RuntimeError(
-            f"sparse_compressed_to_sparse: conversion from {_LAYOUTS[self.layout]} to Sparse with sparse_dim argument "
-            "!=2 is not supported"
+            f"sparse_compressed_to_sparse: conversion from {layouts.NAMES[self.layout]} to Sparse with sparse_dim "
+            "argument !=2 is not supported"
         )
-    return _to_coordinates(self)
+    return layouts.to_coordinates(self)
 
 
-def _again(layout) -> Callable:
-    def convert(self, dense_dim=None):
-        if self.layout is layout:
-            return self
-        other = in_layout(_to_coordinates(self), layout, dense_dim)
-        kind = _indices(self)[0].dtype  # int32 stays, though coordinates have none
-        return torch.sparse_compressed_tensor(
-            *[i.to(kind) for i in _indices(other)], other.values(), self.shape, layout=layout, check_invariants=False
-        )
-
-    return convert
+def _to_blocks(layout) -> Callable:
+    suffix = f"_{str(layout).rpartition('_')[2]}"
+    return lambda self, blocksize, dense_dim=None: layouts.convert(self, layout, blocksize, dense_dim, suffix)
 
 
 def _sparse_mask(self, mask):
     """The elements of self at the places that a mask names."""
-    if self.layout is not torch.strided or mask.dense_dim() or self.shape != mask.shape:
+    if self.layout is not torch.strided or self.shape != mask.shape:
         raise refusal("masks of compressed sparse", "aten::sparse_mask")
-    return _with_values(mask, self[coordinates(mask, "aten::sparse_mask")[:2]])
+    return _with_values(mask, layouts.at(self, mask))
 
 
 def _reduced(name: str) -> Callable:
@@ -197,15 +179,27 @@ def _reduced(name: str) -> Callable:
     return reduce
 
 
-_LAYOUTS = {
-    torch.sparse_csr: "SparseCsr", torch.sparse_csc: "SparseCsc", torch.sparse_bsr: "SparseBsr",
-    torch.sparse_bsc: "SparseBsc",
-}  # fmt: skip
+def _sum(self, dim=None, keepdim=False, *, dtype=None):
+    if self.layout is not torch.sparse_csr:
+        got = layouts.NAMES[self.layout]
+        raise RuntimeError(
+            f"Currently the only compressed sparse format supported for sum.dim_IntList is CSR, but got layout {got}"
+        )
+    return aten._sparse_csr_sum.dim_dtype(self, dim or (), keepdim, dtype=dtype)
+
+
+def _normal(self, mean=0.0, std=1.0, *, generator=None):
+    self.values().normal_(mean, std, generator=generator)
+    return self
+
+
 _KERNELS: dict[str, Callable] = {
     "_to_sparse": _to_sparse,
     "_to_sparse.sparse_dim": _to_sparse_dim,
-    "_to_sparse_csr": _again(torch.sparse_csr),
-    "_to_sparse_csc": _again(torch.sparse_csc),
+    "_to_sparse_csr": lambda self, dense_dim=None: layouts.convert(self, torch.sparse_csr, None, dense_dim, "_csr"),
+    "_to_sparse_csc": lambda self, dense_dim=None: layouts.convert(self, torch.sparse_csc, None, dense_dim, "_csc"),
+    "_to_sparse_bsr": _to_blocks(torch.sparse_bsr),
+    "_to_sparse_bsc": _to_blocks(torch.sparse_bsc),
     "sparse_mask": _sparse_mask,
     "_to_dense": _to_dense,
     "mm": _mm,
@@ -216,27 +210,9 @@ _KERNELS: dict[str, Callable] = {
     "neg": lambda self: _with_values(self, -self.values()),
     "mul.Tensor": _scaled("mul", torch.mul),
     "div.Tensor": _scaled("div", torch.div),
+    "sum": lambda self, *, dtype=None: self.values().sum(dtype=dtype),
+    "sum.dim_IntList": _sum,
+    "normal_": _normal,
     "_sparse_csr_sum.dim_dtype": _reduced("sum"),
     "_sparse_csr_prod.dim_dtype": _reduced("prod"),
 }
-
-
-# -- of dense matrices
-
-
-def _compressed(self, dense_dim, layout):
-    if self.dim() != 2 or dense_dim:
-        raise refusal(f"{layout} (batches, dense dimensions)", "aten::to_sparse")
-    by_rows = layout is torch.sparse_csr
-    outer, inner = (self if by_rows else self.T).nonzero().unbind(1)
-    ends = ends_of(outer, self.shape[0 if by_rows else 1])
-    values = self[outer, inner] if by_rows else self[inner, outer]
-    return torch.sparse_compressed_tensor(ends, inner, values, self.shape, layout=layout, check_invariants=False)
-
-
-def _to_rows(self, dense_dim=None):
-    return _compressed(self, dense_dim, torch.sparse_csr)
-
-
-def _to_columns(self, dense_dim=None):
-    return _compressed(self, dense_dim, torch.sparse_csc)

@@ -1,7 +1,8 @@
 """Sparse tensors in coordinates (COO): indices and values are dense tensors of the device, the rest is torch's.
 
 What only looks at a sparse tensor's parts is torch's own code for the CPU, which touches no element. Compressed rows
-and columns have a module of their own; blocks and operators that are not here are refused in words.
+and columns have a module of their own, as has what becomes of one layout in another; operators that are not here are
+refused in words.
 """
 
 import math
@@ -13,6 +14,7 @@ import torch
 from ... import tensor as T
 from ...ops.pointwise.elementwise import _scalar_name
 from ...plan.places import placed
+from . import layouts
 
 aten = torch.ops.aten
 _CPU, _SPARSE_CPU = torch._C.DispatchKey.CPU, torch._C.DispatchKey.SparseCPU
@@ -47,8 +49,9 @@ def register(library: torch.library.Library) -> None:
         library.impl(op, partial(op._op_dk, torch._C.DispatchKey.NestedTensorCPU), "NestedTensorPrivateUse1")
     library.impl("_to_sparse", placed(to_sparse, "_to_sparse"), "PrivateUse1")
     library.impl("_to_sparse.sparse_dim", placed(to_sparse_dim, "_to_sparse"), "PrivateUse1")
-    for name in ("_to_sparse_bsr", "_to_sparse_bsc"):
-        library.impl(name, _refused(f"aten::{name}"), "PrivateUse1")
+    for layout in layouts.NAMES:
+        if layout not in (torch.strided, torch.sparse_coo):
+            _register_layout(library, layout)
 
 
 def _overloads_for_sparse(names: tuple[str, ...]) -> list:
@@ -63,13 +66,6 @@ def refusal(kind: str, name: str) -> NotImplementedError:
     return NotImplementedError(
         f"webgpu: {kind} tensors are not supported ({name}); keep them on the CPU, or use dense tensors"
     )
-
-
-def _refused(name: str):
-    def kernel(*args, **kwargs):
-        raise refusal("compressed sparse", name)
-
-    return kernel
 
 
 def _of_the_cpu(op):
@@ -145,19 +141,26 @@ def _broadcast_to(self, size, implicit=False):
 # -- to and from dense tensors
 
 
-_COMPRESSED = {torch.sparse_csr: aten._to_sparse_csr, torch.sparse_csc: aten._to_sparse_csc}
+def _register_layout(library: torch.library.Library, layout) -> None:
+    """Of dense tensors, and of coordinates."""
+    suffix = f"_{str(layout).rpartition('_')[2]}"
+    name = f"_to_sparse{suffix}"
+    for convert, key in ((layouts.from_dense, "PrivateUse1"), (layouts.from_coordinates, "SparsePrivateUse1")):
+        if layout in layouts.BLOCKS:
 
+            def kernel(self, blocksize, dense_dim=None, convert=convert):
+                return convert(self, layout, blocksize, dense_dim, suffix)
+        else:
 
-def in_layout(self, layout, dense_dim):
-    """A tensor of any layout in compressed rows or columns."""
-    if layout not in _COMPRESSED:
-        raise refusal(str(layout), "aten::_to_sparse")
-    return _COMPRESSED[layout](self, dense_dim)
+            def kernel(self, dense_dim=None, convert=convert):
+                return convert(self, layout, None, dense_dim, suffix)
+
+        library.impl(name, placed(kernel, name), key)
 
 
 def to_sparse(self, *, layout=None, blocksize=None, dense_dim=None):
     if layout not in (None, torch.sparse_coo):
-        return in_layout(self, layout, dense_dim)
+        return layouts.from_dense(self, layout, blocksize, dense_dim)
     return aten._to_sparse.default._op_dk(_CPU, self, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
 
 
@@ -179,34 +182,14 @@ def _to_dense(self, dtype=None, masked_grad=None):
 
 @kernel("_to_sparse")
 def _coordinates_to(self, *, layout=None, blocksize=None, dense_dim=None):
-    return self if layout in (None, torch.sparse_coo) else in_layout(self, layout, dense_dim)
+    if layout in (None, torch.sparse_coo):
+        return self
+    return layouts.from_coordinates(self, layout, blocksize, dense_dim)
 
 
 @kernel("_to_sparse.sparse_dim")
 def _coordinates_to_dim(self, sparse_dim):
     return aten._to_sparse.sparse_dim._op_dk(_SPARSE_CPU, self, sparse_dim)
-
-
-@kernel("_to_sparse_csr")
-def _to_rows(self, dense_dim=None):
-    return _compressed(self, dense_dim, torch.sparse_csr)
-
-
-@kernel("_to_sparse_csc")
-def _to_columns(self, dense_dim=None):
-    return _compressed(self, dense_dim, torch.sparse_csc)
-
-
-def _compressed(self, dense_dim, layout):
-    if self.sparse_dim() != 2 or dense_dim not in (None, self.dense_dim()):
-        raise refusal(f"{layout} (batches, other dimensions)", "aten::_to_sparse")
-    self = self.coalesce()
-    (outer, inner), values = self._indices().unbind(0), self._values()
-    if layout is torch.sparse_csc:
-        order = torch.sort(inner, stable=True).indices
-        outer, inner, values = inner[order], outer[order], values[order]
-    ends = ends_of(outer, self.shape[0 if layout is torch.sparse_csr else 1])
-    return torch.sparse_compressed_tensor(ends, inner, values, self.shape, layout=layout, check_invariants=False)
 
 
 def ends_of(sorted_places: torch.Tensor, count: int) -> torch.Tensor:
