@@ -40,19 +40,9 @@ def _is(x) -> bool:
 
 def coordinates(matrix: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Rows, columns and values."""
-    if matrix.dim() != 2 or matrix.dense_dim():
+    if matrix.dim() != 2 or matrix.dense_dim() or matrix.layout in layouts.BLOCKS:
         raise refusal(f"{matrix.layout} (batches, blocks)", name)
-    return _places(matrix, name)
-
-
-def _places(matrix: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of what may have dense dimensions, too."""
-    by_rows = matrix.layout is torch.sparse_csr
-    if matrix.dim() != 2 + matrix.dense_dim() or not (by_rows or matrix.layout is torch.sparse_csc):
-        raise refusal(f"{matrix.layout} (batches, blocks)", name)
-    ends, inner = layouts.indices(matrix)
-    outer = torch.arange(len(ends) - 1, device=T.here()).repeat_interleave(ends.diff(), output_size=len(inner))
-    return (outer, inner.long(), matrix.values()) if by_rows else (inner.long(), outer, matrix.values())
+    return layouts.places(matrix)[1:]
 
 
 def _to_dense(self, dtype=None, masked_grad=None):
