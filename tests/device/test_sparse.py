@@ -601,3 +601,32 @@ def test_sums_of_compressed_tensors():
         assert _X.to(D).to_sparse(layout=layout).sum().item() == _X.sum().item()
     drawn = torch.zeros_like(_X.to(D).to_sparse_csr()).normal_(3.0, 0.0)
     assert drawn.layout is torch.sparse_csr
+
+
+_A, _B = torch.tensor([[1.0, 0, 2], [0, 3, 0]]).to_sparse(), torch.arange(6.0).view(2, 3)
+_H = torch.arange(12.0).view(2, 3, 2).to_sparse(2)
+FACTORS = {
+    "dense": (_A, _B), "a row": (_A, _B[0]), "more dimensions": (_A, torch.ones(2, 2, 3)),
+    "sparse": (_A, _B.to_sparse()), "whole numbers": (torch.ones(()).int().to_sparse(), torch.tensor(2)),
+    "another dtype": (_A, _A.to(torch.int32)), "another shape": (_A, torch.ones(2, 1, 3).to_sparse()),
+    "places twice": (repeated(), torch.arange(42.0).view(6, 7)), "dense dimensions": (_H, torch.ones(2)),
+    "both have them": (_H, torch.arange(6.0).view(2, 3, 1).to_sparse(2)), "a number": (_A, torch.tensor(3.0)),
+    "a sparse number": (_A, torch.tensor(2.0).to_sparse()), "numbers": (torch.tensor(2.0).to_sparse(),) * 2,
+    "places of a number": (torch.sparse_coo_tensor(torch.zeros(0, 2), [1.0, 2.0], ()), torch.tensor(2.0).to_sparse()),
+    "a sparse number and dense": (torch.tensor(2.0).to_sparse(), _B),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_elementwise_products(name):
+    a, b = FACTORS[name]
+    for x, y in ((a, b), (b, a)):
+        wanted, got = (told(lambda: (x.to(d) * y.to(d)).to_dense()) for d in ("cpu", D))  # noqa: B023
+        if name == "places twice":
+            torch.testing.assert_close(torch.tensor(got), torch.tensor(wanted))
+        else:
+            assert got == wanted
+        if not isinstance(wanted, tuple):
+            ours, theirs = x.to(D) * y.to(D), x * y
+            assert ours.layout is theirs.layout
+            assert name == "places twice" or not ours.is_sparse or ours._nnz() == theirs._nnz()

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from ... import tensor as T
-from ...ops.pointwise.elementwise import _scalar_name
+from ...ops.pointwise.elementwise import _scalar_name, broadcast_shape
 from ...plan.places import placed
 from . import layouts
 
@@ -333,7 +333,7 @@ def _add_to_dense(self, other, alpha):
         )
     values = _times(other._values(), alpha, self.dtype)
     if other.sparse_dim() == 0:
-        return self.add_(values.sum(0))
+        return self.add_(values.sum(0, dtype=values.dtype))
     return self.index_put_(tuple(other._indices().unbind(0)), values, accumulate=True) if values.numel() else self
 
 
@@ -376,30 +376,38 @@ def _product(self, other) -> torch.Tensor:
     """Of two sparse tensors, or of one and a dense one: what is at the places that both have."""
     if not self.is_sparse:
         self, other = other, self
-    if not other.is_sparse and torch.broadcast_shapes(self.shape, other.shape) == self.shape:
-        other = other.expand(self.shape)
-    same = self.shape == other.shape and (not other.is_sparse or self.sparse_dim() == other.sparse_dim() > 0)
-    if not same or not self.sparse_dim():
-        raise refusal("products of sparse", "aten::mul.Tensor")
-    self = self.coalesce()
     if not other.is_sparse:
-        values = self._values() * other[tuple(self._indices().unbind(0))]
-        return _with(self, self._indices(), values, coalesced=True)
-    other = other.coalesce()
+        shape = torch.Size(broadcast_shape([self.shape, other.shape]))
+        self = (self if self.shape == shape else _broadcast_to(self, shape)).coalesce()
+        beside = other.expand(shape)
+        beside = beside[tuple(self._indices().unbind(0))] if self.sparse_dim() else beside
+        return _with(self, self._indices(), self._values() * beside, coalesced=True)
+    lead = self.sparse_dim()
+    if self.dim() != other.dim() or lead != other.sparse_dim() or self.shape[:lead] != other.shape[:lead]:
+        raise RuntimeError(
+            "sparse_binary_op_intersection_cpu(): expects sparse inputs with equal dimensionality, number of sparse "
+            "dimensions, and shape of sparse dimensions"
+        )
+    self, other = self.coalesce(), other.coalesce()
     mine, theirs = _flat(self), _flat(other)
     at = torch.searchsorted(theirs, mine).clamp_(max=max(len(theirs) - 1, 0))
     kept = (theirs[at] == mine).nonzero().squeeze(1) if len(theirs) else at[:0]
     values = self._values()[kept] * other._values()[at[kept]]
-    return _with(self, self._indices()[:, kept], values, coalesced=True)
+    size = [*self.shape[:lead], *values.shape[1:]]
+    return _with(self, self._indices()[:, kept], values, size, coalesced=True)
 
 
 @kernel("mul.Tensor")
 def _mul(self, other):
-    if isinstance(other, torch.Tensor) and self.dim() and other.dim():
-        return _product(self, other)
-    if not self.is_sparse or (isinstance(other, torch.Tensor) and (other.is_sparse or other.dim())):
-        raise refusal("products of sparse", "aten::mul.Tensor")
-    return _with(self, self._indices(), self._values() * other, coalesced=self.is_coalesced())
+    dtype = torch.result_type(self, other)
+    if isinstance(other, torch.Tensor):
+        if not self.is_sparse or not self.dim() and other.is_sparse and (other.dim() or other._nnz() > self._nnz()):
+            self, other = other, self
+        if other.is_sparse and not other.dim():
+            other = other.to_dense()
+        if other.dim():
+            return _product(self, other)
+    return _with(self, self._indices(), self._values().to(dtype) * other, coalesced=self.is_coalesced())
 
 
 @kernel("mul_.Tensor")
