@@ -240,6 +240,12 @@ def test_eigenvalues_of_a_large_matrix_are_refused_where_the_cpu_is():
         torch.linalg.eig(sample((33, 33)).to("webgpu"))
 
 
+def test_bounds_that_are_tensors():
+    x, bound = torch.diag(torch.tensor([3.0, 2.0, 1e-3])), torch.tensor(1e-2)
+    for name in ("rcond", "rtol", "atol"):
+        close(torch.linalg.pinv(x.to("webgpu"), **{name: bound.to("webgpu")}), torch.linalg.pinv(x, **{name: bound}))
+
+
 def test_bounds_elsewhere_and_orders_that_are_complex_are_refused():
     x = torch.eye(3, device="webgpu")
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):

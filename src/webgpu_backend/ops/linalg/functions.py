@@ -33,15 +33,29 @@ def _cutoff(x: torch.Tensor, top: torch.Tensor, atol, rtol) -> torch.Tensor:
     return torch.maximum(number(atol), rtol * top)
 
 
+def _real(name: str, bound) -> None:
+    if isinstance(bound, torch.Tensor) and bound.is_complex():
+        got = _scalar_name(bound.dtype)
+        raise RuntimeError(f"torch.linalg.pinv: {name} tensor of complex type is not supported. Got {got}")
+
+
+@custom("linalg_pinv.rcond_tensor", key="AutogradPrivateUse1")
+@custom("linalg_pinv.rcond_tensor")
+def linalg_pinv_rcond_tensor(self, rcond, hermitian=False):
+    """torch's own makes a zero of float64, which not every adapter has."""
+    supported(self)
+    _real("rcond", rcond)
+    atol = torch.zeros((), dtype=REAL[self.dtype], device=self.device)
+    return aten.linalg_pinv.atol_rtol_tensor(self, atol=atol, rtol=rcond, hermitian=hermitian)
+
+
 @custom("linalg_pinv.atol_rtol_tensor")
 def linalg_pinv(self, *, atol=None, rtol=None, hermitian=False):
     if self.dim() < 2 or (hermitian and self.shape[-1] != self.shape[-2]):
         on("cpu", aten.linalg_pinv.atol_rtol_tensor, (self,), {"hermitian": hermitian})
     supported(self)
     for name, bound in (("atol", atol), ("rtol", rtol)):
-        if isinstance(bound, torch.Tensor) and bound.is_complex():
-            got = _scalar_name(bound.dtype)
-            raise RuntimeError(f"torch.linalg.pinv: {name} tensor of complex type is not supported. Got {got}")
+        _real(name, bound)
         if isinstance(bound, torch.Tensor) and bound.device != self.device:
             raise T.two_devices("aten::linalg_pinv", bound.device)
     if not self.numel():
