@@ -94,6 +94,7 @@ CASES = {
     "gru.input": (recurrent(torch.gru, 1), sizes((3, 2, 3), (12, 3), (12, 4), (12,), (12,))),
     "linalg_pinv": (torch.linalg.pinv, sizes((4, 4))),
     "linalg_pinv.atol_rtol_float": (lambda x: torch.linalg.pinv(x, atol=0.1), sizes((4, 4))),
+    "linalg_pinv.rcond_tensor": (lambda x, r: torch.linalg.pinv(x, rcond=r.detach().abs()), sizes((4, 4), ())),
     "linalg_matrix_rank": (lambda x: torch.ops.aten.linalg_matrix_rank(x, 0.1), sizes((4, 4))),
     "linalg_matrix_rank.atol_rtol_float": (torch.linalg.matrix_rank, sizes((4, 4))),
     "linalg_matrix_rank.atol_rtol_tensor": (lambda x, a: torch.linalg.matrix_rank(x, atol=a), sizes((4, 4), ())),
