@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import gc
 
 import pytest
 import torch
@@ -21,15 +22,23 @@ def test_more_than_a_dimension_of_workgroups():
     assert y[0].item() == 1 and y[-1].item() == 4
 
 
-def test_elementwise_beyond_one_binding():
+@pytest.fixture
+def little_held():
+    """What earlier tests of this process left in the pool is given back: what follows takes half a gigabyte itself."""
+    gc.collect()
+    torch.webgpu.synchronize()
+    torch.webgpu.empty_cache()
+
+
+def test_elementwise_beyond_one_binding(little_held):
     limit = gpu().caps.max_binding
     if limit > 256 << 20:
         limit = 256 << 20  # a discrete card's limit is gigabytes; the split is then forced below
     n = limit // 4 + 13
     device, queue = gpu(), gpu().queue
     own = device.caps
-    x = torch.arange(n, dtype=torch.int32) % 251
-    d = x.to("webgpu").to(torch.int32)
+    x = torch.arange(n, dtype=torch.int32).remainder_(251)
+    d = x.to("webgpu")
     assert d.untyped_storage().nbytes() > limit
     device.caps = queue.caps = dataclasses.replace(own, max_binding=limit)
     try:
@@ -37,7 +46,8 @@ def test_elementwise_beyond_one_binding():
         d.mul_(2)
         assert torch.equal(d[:1000].cpu(), x[:1000] * 2) and torch.equal(d[-1000:].cpu(), x[-1000:] * 2)
         narrow = d.to(torch.uint8)
-        assert torch.equal(narrow.cpu(), (x * 2).to(torch.uint8))
+        del d
+        assert torch.equal(narrow.cpu(), x.mul_(2).to(torch.uint8))
     finally:
         device.caps = queue.caps = own
 
@@ -302,7 +312,7 @@ def test_a_language_model_s_step(narrow):
 # -- and by the adapter's own limit
 
 
-def test_a_linear_layer_and_a_table_of_more_than_one_binding():
+def test_a_linear_layer_and_a_table_of_more_than_one_binding(little_held):
     """The smallest devices bind 128 MiB; this weight has more, whatever the adapter."""
     limit = min(gpu().caps.max_binding, 128 << 20)
     device, queue = gpu(), gpu().queue
@@ -319,9 +329,8 @@ def test_a_linear_layer_and_a_table_of_more_than_one_binding():
         found.backward(grad.to(D))
         torch.testing.assert_close(found.detach().cpu(), x @ weight.t(), rtol=1e-4, atol=1e-3)
         torch.testing.assert_close(given.grad.cpu(), grad @ weight, rtol=1e-4, atol=5e-2)
-        expected = grad.t() @ x
-        assert (ours.grad[::1000].cpu() - expected[::1000]).abs().max() < 1e-4
-        assert (ours.grad[-3:].cpu() - expected[-3:]).abs().max() < 1e-4
+        for some in (slice(None, None, 1000), slice(-3, None)):
+            assert (ours.grad[some].cpu() - grad.t()[some] @ x).abs().max() < 1e-4
 
         ours.grad = None
         tokens = torch.tensor([0, rows - 1, 5, rows - 1])
