@@ -75,6 +75,8 @@ def pytest_sessionfinish(session):
 
 def pytest_terminal_summary(terminalreporter):
     """How many tests were skipped for each reason: a test that never runs anywhere must be seen."""
+    if hasattr(terminalreporter.config, "workeroutput"):  # one of several processes, which nobody reads
+        return
     reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", ()))
     if reasons:
         terminalreporter.section(f"{reasons.total()} skipped, by reason")
