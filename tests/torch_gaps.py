@@ -85,8 +85,8 @@ BY_DESIGN: dict[tuple[str, str], str] = {
     ("test_instancenorm_mixed_dtype_backward", "not raised"): "parameters of other floating dtypes are taken",
 }
 MISSING: dict[tuple[str, str], str] = {
-    ("", "sparse.* tensors are not supported"): "sparse tensors: coordinates are here in part, compressed ones are not",
-    ("", "from the 'Sparse"): "sparse tensors: coordinates are here in part, compressed ones are not",
+    ("", "sparse.* tensors are not supported"): "sparse tensors: every layout is here, not all arithmetic of each",
+    ("", "from the 'Sparse"): "sparse tensors: every layout is here, not all arithmetic of each",
     (
         "Sparse",
         "DispatchStub: missing kernel",

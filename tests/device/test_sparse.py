@@ -486,7 +486,7 @@ def test_masked_reductions(name):
 def test_reductions_of_compressed_rows(name, dims, dtype):
     if dtype is torch.float64:
         needs.feature("f64")
-    x = torch.tensor([[0, 1, 2, 0], [0, 0, 0, 0], [3, 0, 4, 0]]).to(dtype)
+    x = torch.tensor([[0, 1, 2, 0, 1, 2, 1], [0, 0, 0, 0, 0, 0, 0], [3, 0, 4, 0, 1, 0, 0]]).to(dtype)
     reduce = getattr(torch.ops.aten, f"_sparse_csr_{name}").dim_dtype
     for given in (x, x[1:2], x[:1]):
         if name == "sum" and dims == (0, 1) and not given.any():

@@ -17,6 +17,11 @@ def limit_bytes() -> int:
     return caps().max_binding
 
 
+def fit(*tensors) -> bool:
+    """Whether each fits one binding, were it alone in its storage."""
+    return all([t is None or t.numel() * t.element_size() <= limit_bytes() for t in tensors])
+
+
 def pieces(size: int, *tensors) -> list[tuple[int, int]]:
     """(start, length) along a dimension, so many that each tensor's share fits one binding; at least two."""
     if size < 2:

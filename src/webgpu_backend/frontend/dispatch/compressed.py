@@ -12,7 +12,7 @@ import torch
 from ... import tensor as T
 from ...plan.places import placed
 from . import layouts
-from .sparse import ends_of, refusal
+from .sparse import refusal
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKey.SparseCsrCPU
@@ -125,11 +125,6 @@ def _to_sparse_dim(self, sparse_dim):
     return layouts.to_coordinates(self)
 
 
-def _to_blocks(layout) -> Callable:
-    suffix = f"_{str(layout).rpartition('_')[2]}"
-    return lambda self, blocksize, dense_dim=None: layouts.convert(self, layout, blocksize, dense_dim, suffix)
-
-
 def _sparse_mask(self, mask):
     """The elements of self at the places that a mask names."""
     if self.layout is not torch.strided or self.shape != mask.shape:
@@ -139,7 +134,7 @@ def _sparse_mask(self, mask):
 
 def _reduced(name: str) -> Callable:
     """Sums or products of what is there, of rows, columns or all; where nothing is, there is nothing after it."""
-    start = {"sum": 0, "prod": 1}[name]
+    join = {"sum": torch.add, "prod": torch.mul}[name]
 
     def reduce(self, dim, keepdim=False, *, dtype=None):
         if not keepdim:
@@ -154,19 +149,26 @@ def _reduced(name: str) -> Callable:
             rows = torch.zeros_like(rows)
         found, place = torch.unique(columns if over == {0} else rows, return_inverse=True)
         order = place.argsort(stable=True)
-        ends = ends_of(place[order], len(found))
-        within = torch.arange(len(order), device=T.here()) - ends[:-1].repeat_interleave(ends.diff())
-        most = int(ends.diff().max()) if len(found) else 0
-        table = torch.full((len(found), most), start, dtype=values.dtype, device=T.here())
-        table[place[order], within] = values[order]
         size = [1 if d in over else n for d, n in enumerate(self.shape)]
-        whole = ends_of(torch.zeros_like(found) if 0 in over else found, size[0])
+        ends = layouts.ends_of(torch.zeros_like(found) if 0 in over else found, size[0])
         inner = found if over == {0} else torch.zeros_like(found)
-        return torch.sparse_csr_tensor(
-            whole.to(kind), inner.to(kind), getattr(table, name)(1), size, check_invariants=False
-        )
+        values = _joined(place[order], values[order], len(found), join)
+        return torch.sparse_csr_tensor(ends.to(kind), inner.to(kind), values, size, check_invariants=False)
 
     return reduce
+
+
+def _joined(place, values, count: int, join: Callable) -> torch.Tensor:
+    """One value for each of `count` places, whose values follow one another: neighbours are joined until one is left,
+    in any dtype, with no more memory for places that have many."""
+    while len(place) > count:
+        within = torch.arange(len(place), device=T.here()) - layouts.ends_of(place, count)[place]
+        first = (within % 2 == 0).nonzero().squeeze(1)
+        second = (first + 1).clamp_(max=len(place) - 1)
+        pairs = (second > first) & (place[second] == place[first])
+        values = torch.where(pairs, join(values[first], values[second]), values[first])
+        place = place[first]
+    return values
 
 
 def _sum(self, dim=None, keepdim=False, *, dtype=None):
@@ -186,10 +188,7 @@ def _normal(self, mean=0.0, std=1.0, *, generator=None):
 _KERNELS: dict[str, Callable] = {
     "_to_sparse": _to_sparse,
     "_to_sparse.sparse_dim": _to_sparse_dim,
-    "_to_sparse_csr": lambda self, dense_dim=None: layouts.convert(self, torch.sparse_csr, None, dense_dim, "_csr"),
-    "_to_sparse_csc": lambda self, dense_dim=None: layouts.convert(self, torch.sparse_csc, None, dense_dim, "_csc"),
-    "_to_sparse_bsr": _to_blocks(torch.sparse_bsr),
-    "_to_sparse_bsc": _to_blocks(torch.sparse_bsc),
+    **{f"_to_sparse{layouts.suffix(layout)}": layouts.kernel(layouts.convert, layout) for layout in layouts.COMPRESSED},
     "sparse_mask": _sparse_mask,
     "_to_dense": _to_dense,
     "mm": _mm,

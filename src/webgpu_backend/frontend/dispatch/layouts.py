@@ -2,6 +2,7 @@
 (BSR, BSC), with batches and dense dimensions. What the CPU refuses is refused in its words."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ NAMES = {
     torch.sparse_bsr: "SparseBsr", torch.sparse_bsc: "SparseBsc",
 }  # fmt: skip
 BLOCKS = (torch.sparse_bsr, torch.sparse_bsc)
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, *BLOCKS)
 _BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)
 
 
@@ -23,6 +25,26 @@ class Places(NamedTuple):
     rows: torch.Tensor
     columns: torch.Tensor
     values: torch.Tensor
+
+
+def suffix(layout) -> str:
+    """By which operators that make it are known: _csr."""
+    return f"_{str(layout).rpartition('_')[2]}"
+
+
+def kernel(convert: Callable, layout) -> Callable:
+    """One of `from_dense`, `from_coordinates` and `convert` as the operator of a layout."""
+    if layout in BLOCKS:
+        return lambda self, blocksize, dense_dim=None: convert(self, layout, blocksize, dense_dim, suffix(layout))
+    return lambda self, dense_dim=None: convert(self, layout, None, dense_dim, suffix(layout))
+
+
+def ends_of(places: torch.Tensor, count: int) -> torch.Tensor:
+    """Where each row begins among elements that are sorted by rows, and where the last one ends."""
+    ends = torch.zeros(count + 1, dtype=torch.int64, device=T.here())
+    if len(places):
+        ends[1:] = torch.bincount(places, minlength=count).cumsum(0)
+    return ends
 
 
 def indices(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -63,9 +85,8 @@ def compressed(found: Places, shape, lead: int, layout, kind: torch.dtype) -> to
     many = math.prod(shape[:lead])
     line = found.batch * size + outer
     order = (line * max(within, 1) + inner).argsort(stable=True)
-    each = torch.bincount(line, minlength=many * size) if line.numel() else torch.zeros(many * size, device=T.here())
     ends = torch.zeros((many, size + 1), dtype=torch.int64, device=T.here())
-    ends[:, 1:] = each.view(many, size).long().cumsum(1)
+    ends[:, 1:] = ends_of(line, many * size).diff().view(many, size).cumsum(1)
     if many > 1 and not (ends[:, -1] == ends[0, -1]).all():
         raise RuntimeError("Expect the same number of specified elements per batch.")
     batch, there = shape[:lead], line.numel() // many
@@ -125,8 +146,8 @@ def _check_block(name: str, source, layout, sizes, blocksize) -> tuple[int, int]
     return high, wide
 
 
-def from_dense(x: torch.Tensor, layout, blocksize=None, dense_dim=None, suffix: str = "") -> torch.Tensor:
-    name, dense = f"dense_to_sparse{suffix}", dense_dim or 0
+def from_dense(x: torch.Tensor, layout, blocksize=None, dense_dim=None, by: str = "") -> torch.Tensor:
+    name, dense = f"dense_to_sparse{by}", dense_dim or 0
     if x.dim() < 2:
         raise IndexError(f"{name}: a tensor of two dimensions or more is needed, but got one of {x.dim()}")
     if not 0 <= dense <= x.dim() - 2:
@@ -134,8 +155,7 @@ def from_dense(x: torch.Tensor, layout, blocksize=None, dense_dim=None, suffix: 
     lead = x.dim() - 2 - dense
     block = _check_block(name, torch.strided, layout, x.shape[lead : lead + 2], blocksize)
     if 0 in x.shape[:lead]:
-        kind = suffix or f"_{str(layout).rpartition('_')[2]}"
-        raise RuntimeError(f"to_sparse{kind}: Expected product of batch dimensions to be non-zero.")
+        raise RuntimeError(f"to_sparse{suffix(layout)}: Expected product of batch dimensions to be non-zero.")
     cut = _blocks(x, lead, block)
     if layout not in BLOCKS:
         cut = cut.flatten(2, 4)
@@ -146,8 +166,8 @@ def from_dense(x: torch.Tensor, layout, blocksize=None, dense_dim=None, suffix: 
     return compressed(found, x.shape, lead, layout, torch.int64)
 
 
-def from_coordinates(x: torch.Tensor, layout, blocksize=None, dense_dim=None, suffix: str = "") -> torch.Tensor:
-    name = f"coo_to_sparse{suffix}" if suffix else "sparse_coo_to_sparse"
+def from_coordinates(x: torch.Tensor, layout, blocksize=None, dense_dim=None, by: str = "") -> torch.Tensor:
+    name = f"coo_to_sparse{by}" if by else "sparse_coo_to_sparse"
     to = f"{name}: conversion from Sparse to {NAMES[layout]}"
     if x.sparse_dim() != 2:
         raise RuntimeError(f"{to} for input tensors with sparse_dim()!=2 is not supported")
@@ -170,10 +190,10 @@ def _gathered(found: Places, block: tuple[int, int]) -> Places:
     return Places(torch.zeros_like(line), line // most, line % most, values)
 
 
-def convert(x: torch.Tensor, layout, blocksize=None, dense_dim=None, suffix: str = "") -> torch.Tensor:
+def convert(x: torch.Tensor, layout, blocksize=None, dense_dim=None, by: str = "") -> torch.Tensor:
     """A compressed tensor in another compressed layout."""
     same = x.layout is layout
-    name = f"to_sparse{suffix}" if same else f"sparse_compressed_to_sparse{suffix}"
+    name = f"to_sparse{by}" if same else f"sparse_compressed_to_sparse{by}"
     to = f"{name}: conversion from {NAMES[x.layout]} to {NAMES[layout]}"
     lead, own = _lead(x), block_of(x)
     if lead and layout in BLOCKS and x.layout not in BLOCKS:
@@ -185,9 +205,9 @@ def convert(x: torch.Tensor, layout, blocksize=None, dense_dim=None, suffix: str
     if same:
         return x
     if layout not in BLOCKS and x.layout in BLOCKS:
-        kind = str(layout).rpartition("_")[2]
         raise RuntimeError(
-            f"sparse_compressed_to_sparse_{kind}: expected SparseCsr or SparseCsc layout but got {NAMES[x.layout]}"
+            f"sparse_compressed_to_sparse{suffix(layout)}: expected SparseCsr or SparseCsc layout but got "
+            f"{NAMES[x.layout]}"
         )
     found = places(x)
     if layout in BLOCKS and x.layout not in BLOCKS:

@@ -49,9 +49,10 @@ def register(library: torch.library.Library) -> None:
         library.impl(op, partial(op._op_dk, torch._C.DispatchKey.NestedTensorCPU), "NestedTensorPrivateUse1")
     library.impl("_to_sparse", placed(to_sparse, "_to_sparse"), "PrivateUse1")
     library.impl("_to_sparse.sparse_dim", placed(to_sparse_dim, "_to_sparse"), "PrivateUse1")
-    for layout in layouts.NAMES:
-        if layout not in (torch.strided, torch.sparse_coo):
-            _register_layout(library, layout)
+    for layout in layouts.COMPRESSED:
+        name = f"_to_sparse{layouts.suffix(layout)}"
+        for convert, key in ((layouts.from_dense, "PrivateUse1"), (layouts.from_coordinates, "SparsePrivateUse1")):
+            library.impl(name, placed(layouts.kernel(convert, layout), name), key)
 
 
 def _overloads_for_sparse(names: tuple[str, ...]) -> list:
@@ -141,23 +142,6 @@ def _broadcast_to(self, size, implicit=False):
 # -- to and from dense tensors
 
 
-def _register_layout(library: torch.library.Library, layout) -> None:
-    """Of dense tensors, and of coordinates."""
-    suffix = f"_{str(layout).rpartition('_')[2]}"
-    name = f"_to_sparse{suffix}"
-    for convert, key in ((layouts.from_dense, "PrivateUse1"), (layouts.from_coordinates, "SparsePrivateUse1")):
-        if layout in layouts.BLOCKS:
-
-            def kernel(self, blocksize, dense_dim=None, convert=convert):
-                return convert(self, layout, blocksize, dense_dim, suffix)
-        else:
-
-            def kernel(self, dense_dim=None, convert=convert):
-                return convert(self, layout, None, dense_dim, suffix)
-
-        library.impl(name, placed(kernel, name), key)
-
-
 def to_sparse(self, *, layout=None, blocksize=None, dense_dim=None):
     if layout not in (None, torch.sparse_coo):
         return layouts.from_dense(self, layout, blocksize, dense_dim)
@@ -190,14 +174,6 @@ def _coordinates_to(self, *, layout=None, blocksize=None, dense_dim=None):
 @kernel("_to_sparse.sparse_dim")
 def _coordinates_to_dim(self, sparse_dim):
     return aten._to_sparse.sparse_dim._op_dk(_SPARSE_CPU, self, sparse_dim)
-
-
-def ends_of(sorted_places: torch.Tensor, count: int) -> torch.Tensor:
-    """Where each row begins among elements that are sorted by rows, and where the last one ends."""
-    ends = torch.zeros(count + 1, dtype=torch.int64, device=T.here())
-    if len(sorted_places):
-        ends[1:] = torch.bincount(sorted_places, minlength=count).cumsum(0)
-    return ends
 
 
 @kernel("sparse_mask")

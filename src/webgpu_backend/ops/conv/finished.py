@@ -5,7 +5,7 @@ import torch
 from ...kernels.layout import numel
 from ...plan import caps, planned
 from ...runtime.errors import BindingTooLarge
-from ..oversize import limit_bytes, pieces
+from ..oversize import fit, pieces
 from ..shape.copy import image_format
 from .ending import Ending
 from .operators import Geometry, convolved, output_shape, way_of
@@ -34,20 +34,16 @@ def _finished(input, weight, table, other, stride, padding, dilation, transposed
     try:
         return _convolution(*given, how, after)
     except BindingTooLarge:  # parts of storages that are larger than a binding, or more images than were known
-        if shape[0] < 2 or all([x is None or x.numel() * x.element_size() <= limit_bytes() for x in given]):
+        out = torch.empty(shape, dtype=input.dtype, device="meta")
+        if fit(*given, out):
             return _convolution(*[None if x is None else x.clone() for x in given], how, after)
-    return _in_parts(*given, how, after)
-
-
-def _in_parts(input, weight, table, other, how: tuple, after: str):
-    """Image by image, or as many at a time as fit."""
-    result = torch.empty(output_shape(input, weight, *how), dtype=input.dtype, device="meta")
+        if shape[0] < 2:
+            raise
     single = other is None or other.dim() < input.dim() or other.shape[0] == 1
-    made = [
+    return torch.cat([
         _finished(input.narrow(0, *piece), weight, table, other if single else other.narrow(0, *piece), *how, after)
-        for piece in pieces(input.shape[0], input, other, result)
-    ]
-    return torch.cat(made)
+        for piece in pieces(shape[0], input, other, out)
+    ])  # fmt: skip
 
 
 @torch.library.register_fake("webgpu_backend::finished_convolution", lib=_library)

@@ -8,7 +8,7 @@ from ...kernels.matmul.matmul import plan
 from ...kernels.matmul.product import Product
 from ...plan import caps, launch, planned
 from ...runtime.errors import BindingTooLarge
-from ..oversize import limit_bytes, pieces
+from ..oversize import fit, pieces
 from .product import addend, matrix, output
 
 _library = torch.library.Library("webgpu_backend", "FRAGMENT")
@@ -38,26 +38,22 @@ def _finished(a, b, c, d, after):
     try:
         return _product(a, b, c, d, after)
     except BindingTooLarge:  # parts of storages that are larger than a binding, or more rows than were known
-        if all([x is None or x.numel() * x.element_size() <= limit_bytes() for x in (a, d)]) and _result_fits(a, b):
+        out = torch.empty((*a.shape[:-1], b.shape[-1]), dtype=a.dtype, device="meta")
+        if fit(a, b, c, d, out):
             return _product(*[None if x is None else x.clone() for x in (a, b, c, d)], after)
-    return _in_parts(a, b, c, d, after)
+    return _in_parts(a, b, c, d, after, out)
 
 
-def _result_fits(a, b) -> bool:
-    return a.numel() // a.shape[-1] * b.shape[-1] * a.element_size() <= limit_bytes()
-
-
-def _in_parts(a, b, c, d, after):
+def _in_parts(a, b, c, d, after, out):
     """Cut along the matrices of a batch, or along the rows."""
     cut = 0 if a.dim() == 3 and a.shape[0] > 1 else a.dim() - 2
-    size, behind = a.shape[cut], a.dim() - cut  # dimensions, counted from the last
+    behind = a.dim() - cut  # dimensions, counted from the last
 
     def part(x, start, length):
         whole = x is None or x.dim() < behind or x.shape[-behind] == 1 or (x is b and behind == 2)
         return x if whole else x.narrow(-behind, start, length)
 
-    out = torch.empty((*a.shape[:-1], b.shape[-1]), dtype=a.dtype, device="meta")
-    made = [_finished(*[part(x, *piece) for x in (a, b, c, d)], after) for piece in pieces(size, a, d, out)]
+    made = [_finished(*[part(x, *piece) for x in (a, b, c, d)], after) for piece in pieces(a.shape[cut], a, d, out)]
     return torch.cat(made, cut)
 
 
