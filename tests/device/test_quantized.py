@@ -307,6 +307,42 @@ def test_blocks_on_the_cpu_and_their_gradients():
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("format", codecs.BYTES)
+def test_rows_of_a_table(format, monkeypatch):
+    torch.manual_seed(0)
+    codes, scales = codecs.quantised(torch.randn(37, 256), format)
+    there = codes.to(D), scales.to(D)
+    whole = ours.weights_of_blocks(codes, scales, format, torch.float32)
+    for dtype, index in product(FLOATS, (torch.tensor([36, 0, 5, 5]), torch.arange(30, dtype=torch.int32)[1::3])):
+        wanted = whole[index.long()].to(dtype)
+        given = index.to(D) if index.is_contiguous() else torch.arange(30, dtype=torch.int32, device=D)[1::3]
+        for found in (
+            ours.rows_of_blocks(given, *there, format, dtype),
+            ours.rows_of_blocks(index, codes, scales, format, dtype),
+        ):
+            torch.testing.assert_close(found.cpu(), wanted, rtol=2 * EXACT[dtype], atol=1e-6)
+    assert kernels_of(lambda: ours.rows_of_blocks(given, *there, format, torch.float16))[-1].startswith(
+        "dequantise_rows"
+    )
+    nothing = ours.rows_of_blocks(torch.empty(0, dtype=torch.int64, device=D), *there, format, torch.float32)
+    assert nothing.shape == (0, 256)
+    monkeypatch.setattr(gpu(), "caps", dataclasses.replace(gpu().caps, max_binding=codes.nbytes // 2 // 256 * 256))
+    cache.clear()
+    found = ours.rows_of_blocks(torch.tensor([36, 0], device=D), *there, format, torch.float32)
+    torch.testing.assert_close(found.cpu(), whole[[36, 0]], rtol=1e-5, atol=1e-6)
+
+
+def test_bad_rows_of_a_table():
+    codes, scales = codecs.quantised(torch.randn(8, 32), "q4_0")
+    for bad in (torch.tensor([8]), torch.tensor([-1], dtype=torch.int32)):
+        with pytest.raises(IndexError, match=f"index {int(bad)} is out of bounds for dimension 0 with size 8"):
+            ours.rows_of_blocks(bad.to(D), codes.to(D), scales.to(D), "q4_0", torch.float32).cpu()
+    with pytest.raises(RuntimeError, match="expected one dimension of Long or Int"):
+        ours.rows_of_blocks(
+            torch.tensor([1], dtype=torch.int16).to(D), codes.to(D), scales.to(D), "q4_0", torch.float32
+        )
+
+
 @pytest.mark.parametrize("format", ["q4_k", "q6_k", "q8_0", "int8", "int4"])
 def test_weights_larger_than_a_binding(monkeypatch, format):
     n, k = 264, 512

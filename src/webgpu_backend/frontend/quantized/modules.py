@@ -57,9 +57,8 @@ class QuantizedEmbedding(nn.Embedding):
         self.scales = nn.Parameter(scales, requires_grad=False)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        rows = input.reshape(-1)
-        codes, scales = self.weight.index_select(0, rows), self.scales.index_select(0, rows)
-        found = torch.ops.webgpu_backend.weights_of_blocks(codes, scales, self.format, self.dtype)
+        given = input.reshape(-1), self.weight, self.scales, self.format, self.dtype
+        found = torch.ops.webgpu_backend.rows_of_blocks(*given)
         return found.view(*input.shape, self.embedding_dim)
 
     def extra_repr(self) -> str:

@@ -27,13 +27,15 @@ DIGITS = 2  # of an activation: 15 bits and a sign, relative to the largest of 3
 HELD = 40 << 10  # bytes of workgroup memory for activations at most
 HELD_BY_PIECE = PIECE * DIGITS + 12  # of one row, with its level and sums
 UNITS = 132  # of a large card: each has one workgroup, since every workgroup makes digits anew
-BUSY = 106  # of them that should have work
+BUSY = 90  # of them that should have work
 LEAST = 8  # threads of a column, and a subgroup's on the smallest of GPUs
 SHARE = 2  # pieces of k that each of them should have
+MANY = 8192  # columns
 
-# By rows: columns of a thread, pieces under way, whether the next are read before these are multiplied, and the most
-# threads.
-SHAPES = {1: (4, 1, False, 512), 2: (4, 1, False, 512), 4: (4, 1, True, 256), 8: (4, 1, True, 256)}
+# By rows: columns of a thread, whether its next pieces are read before these are multiplied, and the most threads. What
+# is small is done when its first weights are there: more threads with less to do each are quicker then.
+SHAPES = {1: (2, False, 1024), 2: (2, False, 512), 4: (2, False, 512), 8: (2, False, 512)}
+LONG = (4, True, 256)  # eight rows of many columns
 
 
 class Weight(NamedTuple):
@@ -80,19 +82,20 @@ def of_product(q: Product) -> Digits:
     return Digits(q.m, q.k, q.a, (Weight(q.n, q.b.offset, q.blocks),), q.out, others, after)
 
 
-def lay(rows: int, n: int, k: int, caps: Caps, least: int = 1) -> Lay:
-    """As many columns side by side as leave most units work, `least` times four of them at least; and threads along k
-    as far as there are some left and k has pieces for them."""
-    wide, unroll, ahead, threads = SHAPES[rows]
+def lay(rows: int, n: int, k: int, caps: Caps, paired: int = 1) -> Lay:
+    """As many columns side by side as leave most units work, four of each weight whose results meet at least; and
+    threads along k as far as there are some left and k has pieces for them."""
+    wide, ahead, threads = LONG if rows == 8 and n >= MANY else SHAPES[rows]
+    wide = max(wide, paired)
     threads = min(threads, caps.workgroup_size)
     crews, along = threads // LEAST, LEAST
-    while crews > least and _tiles(n, wide * crews) < BUSY:
+    while wide * crews > 4 * paired and _tiles(n, wide * crews) < BUSY:
         crews //= 2
     while 2 * along * crews <= threads and 2 * along * SHARE <= k // PIECE:
         along *= 2
     while True:
         lanes = min(along, 32, caps.lanes)
-        found = Lay(wide, lanes, crews, along // lanes, unroll, ahead)
+        found = Lay(wide, lanes, crews, along // lanes, 1, ahead)
         if held(found, rows, caps) or along == LEAST:
             return found
         along //= 2

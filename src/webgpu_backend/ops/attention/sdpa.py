@@ -25,11 +25,11 @@ BY_HEADS = (0, 1, 2, 3)
 _LAYOUTS = (BY_HEADS, (0, 2, 1, 3), (2, 0, 1, 3))  # that are looked for where sizes are symbols
 
 
-def _strides(x: torch.Tensor) -> Strides:
+def where_rows(x: torch.Tensor) -> Strides:
     return Strides(x.storage_offset(), *x.stride()[:3])
 
 
-def _ready(x: torch.Tensor) -> torch.Tensor:
+def ready(x: torch.Tensor) -> torch.Tensor:
     """Rows of four-element groups; a copy only where the layout forbids that."""
     b, h, r, e = x.stride()
     if e == 1 and not (b % 4 or h % 4 or r % 4 or x.storage_offset() % 4):
@@ -37,7 +37,7 @@ def _ready(x: torch.Tensor) -> torch.Tensor:
     return x.clone(memory_format=torch.contiguous_format)  # contiguous() would leave a tensor where its storage has it
 
 
-def _mask(mask: torch.Tensor | None, shape: Shape) -> tuple[torch.Tensor | None, Mask | None]:
+def where_mask(mask: torch.Tensor | None, shape: Shape) -> tuple[torch.Tensor | None, Mask | None]:
     if mask is None:
         return None, None
     full = (shape.batch, shape.heads, shape.l, shape.s)
@@ -61,12 +61,12 @@ def forward(
     """Four-dimensional operands; returns the output, whose dimensions lie in this order, and the rows' log-sum-exp, in
     powers of two. `after` is what a graph has done to the output: statements over an element r and one of `other`, d,
     which is broadcast."""
-    q, k, v = _ready(q), _ready(k), _ready(v)
+    q, k, v = ready(q), ready(k), ready(v)
     shape = _shape(q, k, v)
-    mask, how = _mask(mask, shape)
+    mask, how = where_mask(mask, shape)
     sizes = (*q.shape[:3], shape.v)
     out = T.empty(sizes, q.dtype, strides_in(sizes, order))
-    operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v), "out": _strides(out)}
+    operands = {"q": where_rows(q), "k": where_rows(k), "v": where_rows(v), "out": where_rows(out)}
     lse = T.empty(q.shape[:3], torch.float32)
     end = None
     if after:
@@ -82,11 +82,17 @@ def backward(
     grad, q, k, v, mask, out, lse, causal: bool, scale: float, dropout: float, draw, wanted: tuple, together: bool
 ):
     """Gradients of q, k and v; `wanted` says which. `together`: one kernel, in which dq is summed in any order."""
-    q, k, v, grad, out = _ready(q), _ready(k), _ready(v), _ready(grad), _ready(out)
+    q, k, v, grad, out = ready(q), ready(k), ready(v), ready(grad), ready(out)
     shape = _shape(q, k, v)
-    mask, how = _mask(mask, shape)
+    mask, how = where_mask(mask, shape)
     dtype = T.dtype_of(q)
-    operands = {"q": _strides(q), "k": _strides(k), "v": _strides(v), "g": _strides(grad), "out": _strides(out)}
+    operands = {
+        "q": where_rows(q),
+        "k": where_rows(k),
+        "v": where_rows(v),
+        "g": where_rows(grad),
+        "out": where_rows(out),
+    }
     dq = dk = dv = None
     both = wanted[1] or wanted[2]
     if both:

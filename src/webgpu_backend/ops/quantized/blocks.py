@@ -5,12 +5,14 @@ import torch
 
 from ...kernels.quantized.formats import FORMATS, PIECE
 from ...plan import planned
+from ...runtime.errors import BindingTooLarge
 from . import codecs
-from .product import in_blocks, multiply, numbers
+from .product import in_blocks, multiply, numbers, rows_of
 
 _library = torch.library.Library("webgpu_backend", "FRAGMENT")
 _library.define("linear_blocks(Tensor x, Tensor codes, Tensor scales, Tensor? bias, str format) -> Tensor")
 _library.define("weights_of_blocks(Tensor codes, Tensor scales, str format, ScalarType dtype) -> Tensor")
+_library.define("rows_of_blocks(Tensor index, Tensor codes, Tensor scales, str format, ScalarType dtype) -> Tensor")
 ours = torch.ops.webgpu_backend
 
 
@@ -28,6 +30,11 @@ def _check(x, codes, bias, format) -> None:
         raise RuntimeError(f"expected the bias to have dtype {x.dtype}, got {bias.dtype}")
 
 
+def _check_index(index) -> None:
+    if index.dim() != 1 or index.dtype not in (torch.int64, torch.int32):
+        raise RuntimeError(f"rows of an embedding: expected one dimension of Long or Int, got {index.dtype}")
+
+
 @planned
 def _linear(x, codes, scales, bias, format: str):
     return multiply(x, in_blocks(codes, scales, format), bias)
@@ -36,6 +43,12 @@ def _linear(x, codes, scales, bias, format: str):
 @planned
 def _numbers(codes, scales, format: str, dtype):
     return numbers(in_blocks(codes, scales, format), dtype)
+
+
+@planned
+def _rows(index, codes, scales, format: str, dtype):
+    index = index.clone(memory_format=torch.contiguous_format) if index.stride(0) != 1 else index
+    return rows_of(in_blocks(codes, scales, format), index, dtype)
 
 
 @torch.library.impl(_library, "linear_blocks", "PrivateUse1")
@@ -58,6 +71,27 @@ def _numbers_here(codes, scales, format, dtype):
 @torch.library.impl(_library, "weights_of_blocks", "CPU")
 def _numbers_on_cpu(codes, scales, format, dtype):
     return codecs.dequantised(codes, scales, format).to(dtype)
+
+
+@torch.library.impl(_library, "rows_of_blocks", "PrivateUse1")
+def _rows_here(index, codes, scales, format, dtype):
+    _check_index(index)
+    try:
+        return _rows(index, codes, scales, format, dtype)
+    except BindingTooLarge:
+        return _numbers(codes.index_select(0, index), scales.index_select(0, index), format, dtype)
+
+
+@torch.library.impl(_library, "rows_of_blocks", "CPU")
+def _rows_on_cpu(index, codes, scales, format, dtype):
+    _check_index(index)
+    return _numbers_on_cpu(codes.index_select(0, index), scales.index_select(0, index), format, dtype)
+
+
+@torch.library.register_fake("webgpu_backend::rows_of_blocks", lib=_library)
+def _rows_shape(index, codes, scales, format, dtype):
+    _check_index(index)
+    return codes.new_empty((index.shape[0], columns(codes, format)), dtype=dtype)
 
 
 @torch.library.register_fake("webgpu_backend::linear_blocks", lib=_library)

@@ -11,6 +11,7 @@ from ...kernels.matmul.product import Matrix, Product
 from ...kernels.quantized import dequantise
 from ...kernels.quantized.formats import FORMATS, PIECE, Blocks
 from ...plan import caps, launch
+from ...plan.faults import site
 from ...program import Window
 from ...runtime.errors import BindingTooLarge
 from ..matmul.product import matrix, output
@@ -112,6 +113,20 @@ def _multiply(rows: torch.Tensor, weight: Weight, bias: torch.Tensor | None, out
         output(out.dtype, m, weight.n), None if bias is None else matrix(bias, 0, bias.stride(0)), blocks=blocks,
     )  # fmt: skip
     launch(plan(product, caps()), rows, codes, scales, bias, out)
+
+
+def rows_of(weight: Weight, index: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Those rows of the weights, [index, k]. The index is contiguous."""
+    out = T.empty((index.shape[0], weight.k), dtype)
+    if not out.numel():
+        return out
+    if not weight.n:
+        raise IndexError("index is out of bounds for dimension with size 0 (dimension 0 in aten::index_select)")
+    codes, scales, place, blocks = weight.bound()
+    how = dequantise.Rows(index.element_size(), index.storage_offset(), weight.n, site("index_select", 0, False))
+    n, k = out.shape
+    launch(dequantise.plan(blocks, n, k, place, k // PIECE, T.DTYPES[dtype], caps(), how), codes, scales, index, out)
+    return out
 
 
 def numbers(weight: Weight, dtype: torch.dtype) -> torch.Tensor:

@@ -15,6 +15,7 @@ import webgpu_backend
 from ....plan import caps
 from .alike import join_alike
 from .attention import finish_attention
+from .cached import attend_to_caches
 from .convolutions import finish_convolutions
 from .epilogues import finish_products
 from .nodes import call, realized
@@ -174,6 +175,7 @@ def before_lowering(graph: torch.fx.Graph) -> None:
     finish_convolutions(graph)
     finish_products(graph)
     if caps().kind == "gpu":
+        attend_to_caches(graph)
         join_alike(graph)
 
 
