@@ -13,7 +13,7 @@ from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
 from .epilogue import After, Kind, given, texts
-from .single import LOG2E, Mask, Shape, Strides, interface, mask_kind, parameters
+from .single import LOG2E, MAX_HEAD, Mask, Shape, Strides, interface, mask_kind, parameters
 
 KEYS = 1024
 THREADS = (512, 256)
@@ -30,7 +30,8 @@ def fits(shape: Shape, dtype: DType, causal: bool, dropout: float, caps: Caps) -
 
 
 def _threads(caps: Caps) -> int | None:
-    fitting = [t for t in THREADS if t <= caps.workgroup_size and 4 * KEYS + 24 * t <= caps.workgroup_bytes]
+    held = 4 * KEYS + 8 * MAX_HEAD  # scores, and rows of a token
+    fitting = [t for t in THREADS if t <= caps.workgroup_size and held + 18 * t <= caps.workgroup_bytes]
     return fitting[0] if fitting else None
 
 
@@ -121,7 +122,7 @@ def _cached_program(dtype, mask, lanes: int, team: int, quads: int, whole: bool,
     return render_program(
         f"attention_cached_{_name(dtype, mask, lanes, team, quads, whole)}", "attention/one_query.wgsl",
         [*fields, "factor: f32"], bindings, caps, guarded=True, declarations=elements.wideners((dtype,), caps),
-        after=False, cached=True, rounded=rounded,
+        after=False, cached=True, rounded=rounded, most=MAX_HEAD // 4,
         write_key=" ".join(elements.write4(dtype, "k_in", "at", ["k.x", "k.y", "k.z", "k.w"], caps)),
         **_names(dtype, mask, lanes, team, quads, whole, caps),
     )  # fmt: skip

@@ -6,10 +6,22 @@ var<workgroup> scores: array<f32, {{ keys }}>;
 // The largest scores of {{ wide }} threads next to each other, and the sums of their weights.
 var<workgroup> tops: array<f32, {{ threads // wide }}>;
 var<workgroup> totals: array<f32, {{ threads // wide }}>;
+{% if cached %}
+// The query and the key of this token.
+var<workgroup> rows: array<vec4<f32>, {{ 2 * most }}>;
+{% endif %}
 var<workgroup> sums: array<vec4<f32>, {{ threads // met * lanes }}>;
 
 {# What lies past the head's size is nothing, also where the element that is read instead is infinite. #}
 {% macro part(k, u) %}{{ widened(k) if whole else "select(vec4<f32>(0.0), %s, c + %du < p.e4)" % (widened(k), u * team) }}{% endmacro %}
+{# Of {{ keys_ahead }} keys at a time, elements of each for a thread. #}
+{% macro fetch_keys() %}
+{% for a in range(keys_ahead) %}
+{% for u in range(quads) %}
+        k{{ a }}_{{ u }} = k_in[k_at + min(first + {{ a }}u, p.s - 1u) * p.k_r + at{{ u }}];
+{% endfor %}
+{% endfor %}
+{% endmacro %}
 {# Values of {{ ahead }} keys are on their way before their weights are known. #}
 {% macro fetch(first) %}
 {% for u in range(ahead) %}
@@ -21,14 +33,9 @@ fn rounded(v: vec4<f32>) -> vec4<f32> {
     return {{ rounded }};
 }
 
-// Four elements of a row, turned by the angles of its place in the text; the halves of a row are its coordinates.
-fn turned(row: u32, quad: u32, angles: u32) -> vec4<f32> {
-    let half = p.e4 / 2u;
-    let first = quad < half;
-    let x = {{ widened("fresh_in[row + quad]") }};
-    let y = {{ widened("fresh_in[row + select(quad - half, quad + half, first)]") }};
-    let across = rounded(select(y, -y, first) * {{ widened("sin_in[p.sin_o + angles + quad]") }});
-    return rounded(rounded(x * {{ widened("cos_in[p.cos_o + angles + quad]") }}) + across);
+// Four elements x of a row, turned by an angle: the halves of a row are its coordinates, and y is of the other half.
+fn turned(x: vec4<f32>, y: vec4<f32>, cosine: vec4<f32>, sine: vec4<f32>) -> vec4<f32> {
+    return rounded(rounded(x * cosine) + rounded(y * sine));
 }
 
 {% endif %}
@@ -63,29 +70,53 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     let c = lid % {{ team }}u;
 {% for u in range(quads) %}
     let at{{ u }} = min(c + {{ u * team }}u, p.e4 - 1u);
-    let q{{ u }} = select(vec4<f32>(0.0), {{ ("turned(p.fresh_q + fresh + head * p.e4, at%d, angles)" % u) if cached else widened("q_in[q_at + at%d]" % u) }}, c + {{ u * team }}u < p.e4);
+{% endfor %}
+    let e = min(lid % {{ lanes }}u, p.v4 - 1u);
+{% for a in range(keys_ahead) %}
+{% for u in range(quads) %}
+    var k{{ a }}_{{ u }}: {{ vector }};
+{% endfor %}
+{% endfor %}
+{% for u in range(ahead) %}
+    var v{{ u }}: {{ vector }};
 {% endfor %}
 {% if cached %}
-    var own = {% for u in range(quads) %}{{ " + " if u }}dot(q{{ u }}, select(vec4<f32>(0.0), turned(fresh_k, at{{ u }}, angles), c + {{ u * team }}u < p.e4)){% endfor %};
+    // What the first threads turn is on its way before all else.
+    let half = p.e4 / 2u;
+    let quad = lid % p.e4;
+    let row = select(p.fresh_q + fresh + head * p.e4, fresh_k, lid >= p.e4);
+{% for name in ("x", "y", "cosine", "sine") %}
+    var {{ name }}: {{ vector }};
+{% endfor %}
+    if (lid < 2u * p.e4) {
+        x = fresh_in[row + quad];
+        y = fresh_in[row + select(quad - half, quad + half, quad < half)];
+        cosine = cos_in[p.cos_o + angles + quad];
+        sine = sin_in[p.sin_o + angles + quad];
+    }
+{% endif %}
+    var first = lid / {{ team }}u * {{ keys_ahead }}u;
+    {
+{{ fetch_keys() }}
+{{ fetch("lid / %du" % lanes) }}
+    }
+{% if cached %}
+    if (lid < 2u * p.e4) {
+        let other = {{ widened("y") }};
+        rows[lid] = turned({{ widened("x") }}, select(other, -other, quad < half), {{ widened("cosine") }}, {{ widened("sine") }});
+    }
+    workgroupBarrier();
+{% endif %}
+{% for u in range(quads) %}
+    let q{{ u }} = select(vec4<f32>(0.0), {{ "rows[at%d]" % u if cached else widened("q_in[q_at + at%d]" % u) }}, c + {{ u * team }}u < p.e4);
+{% endfor %}
+{% if cached %}
+    var own = {% for u in range(quads) %}{{ " + " if u }}dot(q{{ u }}, select(vec4<f32>(0.0), rows[p.e4 + at{{ u }}], c + {{ u * team }}u < p.e4)){% endfor %};
 {% for mask in team_masks %}
     own += subgroupShuffleXor(own, {{ mask }}u);
 {% endfor %}
 {% endif %}
-    let e = min(lid % {{ lanes }}u, p.v4 - 1u);
-{% for u in range(ahead) %}
-    var v{{ u }}: {{ vector }};
-{% endfor %}
     for (var base = 0u; base < p.s; base += {{ threads // team * keys_ahead }}u) {
-        let first = base + lid / {{ team }}u * {{ keys_ahead }}u;
-{% for a in range(keys_ahead) %}
-        let row{{ a }} = k_at + min(first + {{ a }}u, p.s - 1u) * p.k_r;
-{% for u in range(quads) %}
-        let k{{ a }}_{{ u }} = k_in[row{{ a }} + at{{ u }}];
-{% endfor %}
-{% endfor %}
-        if (base == 0u) {
-{{ fetch("lid / %du" % lanes) }}
-        }
 {% for a in range(keys_ahead) %}
         var sum{{ a }} = {% for u in range(quads) %}{{ " + " if u }}dot(q{{ u }}, {{ part("k%d_%d" % (a, u), u) }}){% endfor %};
 {% endfor %}
@@ -120,6 +151,10 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
             top = max(top, s);
         }
 {% endfor %}
+        first += {{ threads // team * keys_ahead }}u;
+        if (base + {{ threads // team * keys_ahead }}u < p.s) {
+{{ fetch_keys() }}
+        }
     }
 {% for mask in masks %}
     top = max(top, subgroupShuffleXor(top, {{ mask }}u));
@@ -165,7 +200,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     }
     if (head % p.ratio == 0u) {
         if (lid < p.e4) {
-            let k = turned(fresh_k, lid, angles);
+            let k = rows[p.e4 + lid];
             let at = k_at + place * p.k_r + lid;
             {{ write_key }}
         }

@@ -12,12 +12,12 @@ from ..layout import WORKGROUP, spread
 from ..pointwise.fuse import fuse
 from .program import Part, Piece, interface, program
 
-_MOST_PARTS = 8
+_MOST_PARTS = 16
 _MOST_PARAMETERS = 128  # bytes: what every adapter with immediates takes
 _MOST_TEXT = 100_000
 _MOST_WRITTEN = 1 << 20  # bytes of the buffers that a kernel writes to; it would not be short, nor may those wait
 _WORDS = ("f32", "i32", "u32", "bool")
-_FAR = 64  # places in the order of steps that are looked at
+_FAR = 128  # places in the order of steps that are looked at
 
 
 def fewer(steps: list[tuple[Step, tuple]], drawn: dict, passing: set, caps: Caps) -> tuple[list, dict]:

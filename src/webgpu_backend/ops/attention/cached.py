@@ -5,7 +5,7 @@ import torch
 
 from ... import tensor as T
 from ...kernels.attention import one_query
-from ...kernels.attention.single import Shape
+from ...kernels.attention.single import MAX_HEAD, Shape
 from ...kernels.layout import strides_in
 from ...plan import caps, launch, planned
 from ...plan.faults import site
@@ -24,6 +24,8 @@ def serves(fresh, keys, values, cos, sin, heads: int, starts: tuple[int, int, in
     alike = len({t.dtype for t in (fresh, keys, values, cos, sin)}) == 1 and fresh.dtype in T.DTYPES
     groups = all([_grouped(t) for t in (fresh, keys, values, cos, sin)]) and not any([n % 4 for n in starts])
     if not alike or not groups or shape.e % 8 or shape.v % 4 or here.max_bindings < one_query.CACHED_BINDINGS:
+        return False
+    if max(shape.e, shape.v) > MAX_HEAD:
         return False
     whole = all([t.nbytes <= here.max_binding for t in (fresh, keys, values)])
     return whole and one_query.fits(shape, T.DTYPES[fresh.dtype], False, 0.0, here)
