@@ -89,6 +89,116 @@ def test_gates(adapter_of, dtype):
     check(lambda q, k, v, g: [rows(sdpa(q, k, v)) + g], *(t.contiguous() for t in (q, k, v)), wide, rough=ROUGH[dtype])
 
 
+def by_rows(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+def sdpa(*args, **kwargs):
+    return F.scaled_dot_product_attention(*args, **kwargs, enable_gqa=True)
+
+
+CHANGING = {
+    "gate": lambda q, k, v, g, w, m: sdpa(q, k, v) * torch.sigmoid(g),
+    "factor": lambda q, k, v, g, w, m: sdpa(q, k, v) * g[:, :, :1, :1] - 1,
+    "of rows": lambda q, k, v, g, w, m: F.relu(sdpa(q, k, v)) + g[:, :1, :, :1],
+    "residual": lambda q, k, v, g, w, m: w + by_rows(sdpa(q, k, v)),
+    "side by side": lambda q, k, v, g, w, m: by_rows(sdpa(q, k, v)) * torch.sigmoid(w) * 0.5,
+    "flat": lambda q, k, v, g, w, m: by_rows(sdpa(q, k, v)).flatten(0, 1) * w.flatten(0, 1),
+    "causal": lambda q, k, v, g, w, m: by_rows(sdpa(q, k, v, is_causal=True)) + w,
+    "mask": lambda q, k, v, g, w, m: by_rows(sdpa(q, k, v, attn_mask=m > -1)) + w,
+    "added mask": lambda q, k, v, g, w, m: sdpa(q, k, v, attn_mask=m) * g,
+}
+# batch, queries, keys: odd ones, few queries, keys that are divided, one of anything
+SIZES = [(2, 40, 40), (3, 37, 50), (2, 3, 70), (2, 9, 600), (2, 1, 33), (1, 5, 7)]
+
+
+@compiled
+@pytest.mark.parametrize("lies", ["rows", "heads"])
+@pytest.mark.parametrize("name", CHANGING)
+def test_sizes_that_change(adapter_of, name, lies):
+    """One graph for all lengths and batches but those of one, which Dynamo takes for constants."""
+    adapter_of(kind="gpu")
+    f = CHANGING[name]
+    made = torch.compile(f)
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    for i, (b, n, s) in enumerate(SIZES):
+        shapes = [(b, n, 4, 8), (b, s, 2, 8), (b, s, 2, 8)]
+        q, k, v = (torch.randn(shape).transpose(1, 2) for shape in shapes)
+        if lies == "heads":
+            q, k, v = (t.contiguous() for t in (q, k, v))
+        given = [q, k, v, torch.randn(b, 4, n, 8), torch.randn(b, n, 32), torch.randn(n, s)]
+        moved = [t.to(D) for t in given]
+        for t, dims in zip(moved, [(0, 2), (0, 2), (0, 2), (0, 2), (0, 1), (0, 1)]):
+            torch._dynamo.mark_dynamic(t, [d for d in dims if t.shape[d] > 1])
+        with torch.no_grad():
+            for _ in range(2):
+                torch.testing.assert_close(made(*moved).cpu(), f(*given), rtol=1e-4, atol=1e-4)
+            names = [n for n in kernels_of(lambda: made(*moved)) if "attention_merge" not in n]
+        alone = ["wgsl" in n for n in names].count(True)
+        assert alone == (name == "mask") and len(names) == alone + 1, names
+        if i == 3:
+            assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == before + 1
+
+
+@compiled
+@pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)
+def test_narrow_sizes_that_change(adapter_of, monkeypatch, dtype):
+    """By sums of halves, where the adapter has them, and by others where sizes ask for those."""
+    adapter_of(kind="gpu")
+    monkeypatch.setattr(halves, "SCORES", 40 * 40)
+    monkeypatch.setattr(halves, "ENOUGH", 0)
+    made = torch.compile(lambda q, k, v, w: by_rows(sdpa(q, k, v)) * torch.sigmoid(w), dynamic=True)
+    for b, n in ((2, 40), (3, 37), (2, 65), (2, 3)):
+        q, k, v = (torch.randn(b, h, n, 8).to(dtype) for h in (4, 2, 2))
+        w = torch.randn(b, n, 32).to(dtype)
+        with torch.no_grad():
+            found = made(*[t.to(D) for t in (q, k, v, w)])
+            expected = by_rows(attended(q, k, v)) * torch.sigmoid(w)
+            torch.testing.assert_close(found.cpu(), expected, rtol=ROUGH[dtype], atol=ROUGH[dtype])
+            names = kernels_of(lambda: made(*[t.to(D) for t in (q, k, v, w)]))
+        assert not any(["wgsl" in n for n in names]), names
+
+
+@compiled
+def test_changing_sizes_by_the_adapter():
+    """Few scores are products on a software adapter."""
+    f = lambda q, k, v, w: by_rows(sdpa(q, k, v)) + w  # noqa: E731
+    made = torch.compile(f, dynamic=True)
+    for b, n in ((2, 40), (3, 37), (2, 1)):
+        given = [*[torch.randn(b, 3, n, 8) for _ in range(3)], torch.randn(b, n, 24)]
+        with torch.no_grad():
+            torch.testing.assert_close(made(*[t.to(D) for t in given]).cpu(), f(*given), rtol=1e-4, atol=1e-4)
+
+
+@compiled
+@pytest.mark.parametrize("turned", [False, True])
+def test_more_than_one_binding(adapter_of, turned):
+    """Batches that change may be larger than any that was known."""
+    adapter_of(kind="gpu", max_binding=1 << 16)
+
+    def f(q, k, v, g):
+        return by_rows(sdpa(q, k, v)) * g if turned else sdpa(q, k, v) * g
+
+    made = torch.compile(f)
+    for b in (2, 3, 70):
+        given = [*[torch.randn(b, 4, 40, 8) for _ in range(3)], torch.randn((b, 40, 32) if turned else (b, 4, 40, 8))]
+        moved = [t.to(D) for t in given]
+        for t in moved:
+            torch._dynamo.mark_dynamic(t, 0)
+        with torch.no_grad():
+            torch.testing.assert_close(made(*moved).cpu(), f(*given), rtol=1e-4, atol=1e-4)
+
+
+@compiled
+def test_turned_where_heads_are_as_many_as_rows(adapter_of):
+    """What lies by heads is not taken for what lies by rows, though its shape would do."""
+    adapter_of(kind="gpu")
+    q, k, v, g = (torch.randn(2, 4, 4, 8) for _ in range(4))
+    check(lambda q, k, v, g: [(sdpa(q, k, v) * g).transpose(1, 2) * g], q, k, v, g)
+    gate = torch.sigmoid
+    check(lambda q, k, v, g: [(sdpa(q, k, v) * gate(g)).transpose(1, 2) * gate(g)], q, k, v, g)
+
+
 @compiled
 def test_what_is_left_alone(adapter_of):
     """What others see, what is broadcast, and what is turned another way."""

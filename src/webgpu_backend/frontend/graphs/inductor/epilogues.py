@@ -10,7 +10,7 @@ from .... import tensor as T
 from ....ops.conv import finished as _finished  # noqa: F401  defines an operator
 from ....ops.matmul import finished  # noqa: F401  and this one
 from ....plan import caps
-from .nodes import VIEWS, call, equal, known
+from .nodes import VIEWS, call, equal, known, size
 from .products import CAST, FLOATS, STEPS, Text
 
 aten, ours = torch.ops.aten, torch.ops.webgpu_backend
@@ -36,7 +36,8 @@ def finish_products(graph: Graph) -> None:
             d = found.other
             if d is not None:
                 whole = not equal(d.meta["val"].numel(), value.shape[-1])
-                d = call(graph, aten.reshape.default, d, _sizes(value.shape) if whole else [value.shape[-1]])
+                lead = [size(graph, a, i) for i in range(value.dim() - 1)] if whole else []
+                d = call(graph, aten.reshape.default, d, [*lead, value.shape[-1]])
             made = call(graph, ours.finished_product.default, a, b, c, d, found.after)
             if found.sizes is not None:
                 made = call(graph, aten.reshape.default, made, found.sizes)
@@ -53,19 +54,12 @@ def _serves(node: Node) -> bool:
         return False
     if any([v.dtype not in FLOATS or v.dtype != values[0].dtype or v.device.type != T.NAME for v in values]):
         return False
-    if not known(values[-2].shape[-2:]) or len([n for n in values[-1].shape if not isinstance(n, int)]) > 1:
-        return False
-    return all(map(fits, values)) and not equal(values[-1].shape[-2], 1)
+    return known(values[-2].shape[-2:]) and all(map(fits, values)) and not equal(values[-1].shape[-2], 1)
 
 
 def fits(value: torch.Tensor) -> bool:
     """One binding, as far as that is known."""
     return not known(value.shape) or value.numel() * value.element_size() <= caps().max_binding
-
-
-def _sizes(shape) -> list[int]:
-    """For a view; one of them may change."""
-    return [n if isinstance(n, int) else -1 for n in shape]
 
 
 class Found(NamedTuple):
@@ -88,7 +82,7 @@ class Region:
         self.text = Text()
         self.inside = [product]
         self.other: Node | None = None
-        self.sizes_of: dict[Node, list] = {}  # those that a view has made
+        self.viewed: dict[Node, list] = {}  # those that a view has made
         self.best: Found | None = None
         self.start(product)
         while len(self.inside) < _MOST and self._next():
@@ -103,20 +97,21 @@ class Region:
         step = min(users, key=lambda n: self.order.get(n, -1), default=None)
         if step is None or step.op != "call_function" or not self._shaped(step):
             return False
-        if step.target in VIEWS:
+        if step.target in VIEWS or step.target is aten.clone.default:
             self.text.names[step] = self.text.names[step.args[0]]
-            self.sizes_of[step] = list(step.args[1])
         elif step.target not in (*STEPS, CAST) or not self._alike(step) or not self.text.step(step, self._leaf):
             return False
+        if step.target in VIEWS:
+            self.viewed[step] = list(step.args[1])
         for given in step.all_input_nodes:
-            if given in self.sizes_of and step.target not in VIEWS:
-                self.sizes_of[step] = self.sizes_of[given]
+            if given in self.viewed and step.target not in VIEWS:
+                self.viewed[step] = self.viewed[given]
         self.inside.append(step)
         seen = [n for n in self.inside if any([u not in self.inside for u in n.users])]
         works = any([n.target in STEPS for n in self.inside])
-        if works and seen == [step] and step.meta["val"].dtype == self.dtype and step.target not in VIEWS:
+        if works and seen == [step] and step.meta["val"].dtype == self.dtype and step.target in (*STEPS, CAST):
             after = self.text.source(step).replace("\n", "; ")  # generated code has it in comments
-            self.best = Found(step, after, self.other, self.sizes_of.get(step))
+            self.best = Found(step, after, self.other, self.viewed.get(step))
         return True
 
     def _shaped(self, node: Node) -> bool:
