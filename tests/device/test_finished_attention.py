@@ -40,6 +40,7 @@ NARROW = [("halves", FLOATS[1]), ("halves", FLOATS[2]), ("many", FLOATS[2]), ("f
 
 @pytest.mark.parametrize(("name", "dtype"), [*[(name, torch.float32) for name in SHAPES], *NARROW], ids=str)
 def test_kernels(adapter_of, monkeypatch, name, dtype):
+    """Also with results of another dtype."""
     torch.manual_seed(0)
     adapter_of(kind="gpu")
     if name == "halves":
@@ -53,12 +54,14 @@ def test_kernels(adapter_of, monkeypatch, name, dtype):
     for order in ([0, 1, 2, 3], [0, 2, 1, 3]):
         for which in OTHERS if dtype is torch.float32 and order[1] == 1 else ("by_rows",):
             d = OTHERS[which](b, h, n, e).to(dtype)
-            found = op(q.to(D), k.to(D), v.to(D), None, d.to(D), False, e**-0.5, order, after)
-            expected = (attended(q, k, v) * torch.sigmoid(d) + 1).to(dtype)
-            assert found.permute(order).is_contiguous()
-            torch.testing.assert_close(
-                found.cpu(), expected, rtol=ROUGH[dtype], atol=ROUGH[dtype], msg=lambda m: f"{order} {which}: {m}"
-            )
+            for result in FLOATS if which == "by_rows" else (dtype,):
+                found = op(q.to(D), k.to(D), v.to(D), None, d.to(D), False, e**-0.5, order, after, result)
+                expected = (attended(q, k, v) * torch.sigmoid(d) + 1).to(result)
+                assert found.permute(order).is_contiguous()
+                rough = max(ROUGH[dtype], ROUGH[result])
+                torch.testing.assert_close(
+                    found.cpu(), expected, rtol=rough, atol=rough, msg=lambda m: f"{order} {which}: {m}"
+                )
 
 
 def check(f, *args, kernels=None, rough=1e-4):
@@ -83,10 +86,45 @@ def test_gates(adapter_of, dtype):
     sdpa = F.scaled_dot_product_attention
     check(lambda q, k, v, g: [sdpa(q, k, v) * torch.sigmoid(g)], q, k, v, gate, kernels=1, rough=ROUGH[dtype])
     check(lambda q, k, v, g: [sdpa(q, k, v) * g[:, :, :1, :1] - 1], q, k, v, gate, kernels=1, rough=ROUGH[dtype])
-    one = 1 if dtype is torch.float32 else None  # a gate that is widened before it is used twice is computed apart
     rows = lambda x: x.transpose(1, 2).reshape(2, 40, 24)  # noqa: E731
-    check(lambda q, k, v, g: [rows(sdpa(q, k, v)) * F.silu(g)], q, k, v, wide, kernels=one, rough=ROUGH[dtype])
-    check(lambda q, k, v, g: [rows(sdpa(q, k, v)) + g], *(t.contiguous() for t in (q, k, v)), wide, rough=ROUGH[dtype])
+    check(lambda q, k, v, g: [rows(sdpa(q, k, v)) * F.silu(g)], q, k, v, wide, kernels=1, rough=ROUGH[dtype])
+    by_heads = [t.contiguous() for t in (q, k, v)]
+    check(lambda q, k, v, g: [rows(sdpa(q, k, v)) + g], *by_heads, wide, kernels=1, rough=ROUGH[dtype])
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("dtype", "result"), [*zip(FLOATS[:1] * 2, FLOATS[1:]), *zip(FLOATS[1:], FLOATS[:1] * 2)], ids=str
+)
+def test_casts(adapter_of, dtype, result):
+    """Results of another dtype, and what is rounded on the way, are as eager operators have them."""
+    adapter_of(kind="gpu")
+    functions = {
+        "cast": lambda q, k, v, g, w: sdpa(q, k, v).to(result),
+        "gate": lambda q, k, v, g, w: sdpa(q, k, v).to(result) * g.to(result),
+        "gate of a wider dtype": lambda q, k, v, g, w: sdpa(q, k, v) * g.float(),
+        "on the way": lambda q, k, v, g, w: (sdpa(q, k, v).to(result) * 3).to(dtype) * g,
+        "side by side": lambda q, k, v, g, w: by_rows(sdpa(q, k, v) * 0.5).to(result) + w.to(result),
+    }
+    for n in (40, 37, 3):
+        q, k, v = (torch.randn(2, 4, n, 8).to(dtype).to(D) for _ in range(3))
+        given = [q, k, v, torch.randn(2, 4, n, 8).to(dtype).to(D), torch.randn(2, n, 32).to(dtype).to(D)]
+        for name, f in functions.items():
+            made = torch.compile(f, dynamic=True)
+            with torch.no_grad():
+                found, expected = made(*given), f(*given)
+                names = kernels_of(lambda: made(*given))
+            assert len(names) == 1, (name, names)
+            assert found.dtype == expected.dtype
+            torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0, msg=lambda m: f"{name} {n}: {m}")
+
+
+@compiled
+def test_one_query_keeps_its_kernel(adapter_of):
+    """It writes its own dtype alone, and a cast is another one."""
+    adapter_of(kind="gpu")
+    q, k, v = (torch.randn(2, 4, n, 8).half() for n in (1, 33, 33))
+    check(lambda q, k, v: [sdpa(q, k, v).float() * 0.5, sdpa(q, k, v) * 0.5], q, k, v, rough=0.01)
 
 
 def by_rows(x):
@@ -113,8 +151,10 @@ SIZES = [(2, 40, 40), (3, 37, 50), (2, 3, 70), (2, 9, 600), (2, 1, 33), (1, 5, 7
 
 
 @compiled
-@pytest.mark.parametrize("lies", ["rows", "heads"])
-@pytest.mark.parametrize("name", CHANGING)
+@pytest.mark.parametrize(
+    ("name", "lies"),
+    [*[(name, "heads") for name in CHANGING], *[(name, "rows") for name in ("gate", "residual", "mask")]],
+)
 def test_sizes_that_change(adapter_of, name, lies):
     """One graph for all lengths and batches but those of one, which Dynamo takes for constants."""
     adapter_of(kind="gpu")
@@ -195,6 +235,7 @@ def test_turned_where_heads_are_as_many_as_rows(adapter_of):
     adapter_of(kind="gpu")
     q, k, v, g = (torch.randn(2, 4, 4, 8) for _ in range(4))
     check(lambda q, k, v, g: [(sdpa(q, k, v) * g).transpose(1, 2) * g], q, k, v, g)
+    check(lambda q, k, v, g: [((sdpa(q, k, v) * 2).transpose(1, 2) * g).exp2()], q, k, v, g)
     gate = torch.sigmoid
     check(lambda q, k, v, g: [(sdpa(q, k, v) * gate(g)).transpose(1, 2) * gate(g)], q, k, v, g)
 

@@ -54,20 +54,21 @@ def small_winograd(monkeypatch):
         monkeypatch.setattr(winograd, name, 8 if name == "CHANNELS" else 0)
 
 
-def finished(x, w, bias, factor, other, how):
-    """On the device: relu((conv + bias) * factor) + other, the first of them rounded."""
+def finished(x, w, bias, factor, other, how, dtype=None):
+    """On the device: relu((conv + bias) * factor) + other, the first of them rounded, and the result in `dtype`."""
     rounded = ROUNDED[x.dtype].format
     after = f"t0 = {rounded('r + e0')}; t1 = {rounded('t0 * e1')}; t2 = max(t1, 0); t2 + d"
     table = torch.stack([bias, factor], 1).to(D)
-    return torch.ops.webgpu_backend.finished_convolution(x.to(D), w.to(D), table, other.to(D), *how, after)
+    dtype = dtype or x.dtype
+    return torch.ops.webgpu_backend.finished_convolution(x.to(D), w.to(D), table, other.to(D), *how, after, dtype)
 
 
-def reference(x, w, bias, factor, other, how):
+def reference(x, w, bias, factor, other, how, dtype=None):
     stride, padding, dilation, transposed, output_padding, groups = how
     y = torch.convolution(x.double(), w.double(), None, stride, padding, dilation, transposed, output_padding, groups)
     shape = (-1, *[1] * (x.dim() - 2))
     y = (y + bias.view(shape)).to(x.dtype)
-    return (torch.relu((y.double() * factor.view(shape)).to(x.dtype)).double() + other).to(x.dtype)
+    return (torch.relu((y.double() * factor.view(shape)).to(x.dtype)).double() + other).to(dtype or x.dtype)
 
 
 def arguments(name, dtype):
@@ -95,6 +96,10 @@ def test_ways(adapter_of, small_winograd, kind, name, dtype):
         found, expected = finished(*given).cpu(), reference(*given)
         assert found.dtype == dtype and found.shape == shape
         torch.testing.assert_close(found, expected, rtol=ROUGH[dtype], atol=ROUGH[dtype], msg=lambda m: f"{other}: {m}")
+    for result in [d for d in FLOATS if d != dtype]:
+        found, expected, rough = finished(*given, result).cpu(), reference(*given, result), ROUGH[dtype] + ROUGH[result]
+        assert found.dtype == result and found.shape == shape
+        torch.testing.assert_close(found, expected, rtol=rough, atol=rough)
 
 
 @pytest.mark.parametrize("name", ["winograd", "tables", "tables_in_parts", "depthwise", "few", "product"])
@@ -134,6 +139,27 @@ def test_parts_of_large_storages(adapter_of):
 
 
 # -- in graphs
+
+
+@compiled
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_casts(adapter_class, dtype):
+    """Results of another dtype, and what is rounded on the way, are as eager operators have them."""
+    to = torch.float16 if dtype is torch.float32 else torch.float32
+
+    def f(x, w, b, r):
+        return F.conv2d(x, w, b).to(to) * 0.3 + r.to(to), (F.conv2d(x, w).to(to) * 0.3).to(dtype) * r
+
+    x, w = torch.randn(2, 4, 9, 10).to(dtype), (torch.randn(6, 4, 3, 3) * 0.2).to(dtype)
+    given = [t.to(D) for t in (x, w, torch.randn(6).to(dtype), torch.randn(2, 6, 7, 8).to(dtype))]
+    made = torch.compile(f)
+    with torch.no_grad():
+        found, expected = made(*given), f(*given)
+        names = kernels_of(lambda: made(*given))
+    assert not any(["wgsl" in n for n in names]), names
+    for a, b in zip(found, expected):
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a, b, rtol=0.0, atol=0.0)
 
 
 def check(f, *args, kernels=None, rough=1e-4, dynamic=None):

@@ -18,7 +18,8 @@ def plan_forward(
     """Over q, k, v, the mask (if there is one), the rows' log-sum-exps, the output and what `after` reads beside it."""
     inputs = ("q", "k", "v") if mask is None else ("q", "k", "v", "mask")
     beside = ("d",) if after is not None and after.d is not None else ()
-    if one_query.fits(shape, dtype, causal, dropout, caps):
+    own = after is None or after.out == dtype
+    if own and one_query.fits(shape, dtype, causal, dropout, caps):
         step = one_query.plan(shape, dtype, operands, mask, scale, caps, after)
         return numbered(Plan((_named(step, *inputs, *beside, "lse", "out"),), {}), FORWARD)
     few = shape.l * (shape.heads // shape.shared) <= FEW

@@ -19,7 +19,7 @@ from ..matmul.product import matrix, multiply, output, supported
 from ..shape.copy import fill, image_format, laid
 from ..table import autocast, custom
 from . import few_outputs, tables, winograd
-from .ending import Ending
+from .ending import Ending, dtype_of
 
 aten = torch.ops.aten
 
@@ -137,7 +137,8 @@ def forward(x, weight, bias, y_shape, stride, padding, dilation, groups, ending:
         return few_outputs.convolve(g, x, weight, bias, y_shape, False, ending)
     rows, k = g.y_channels, g.x_channels * g.taps
     a = matrix(weight, k, 1, 0, rows * k)
-    out = Matrix(T.dtype_of(x), 0, g.y_count, 1, y_shape[1] * g.y_count, rows * g.y_count)
+    dtype = dtype_of(ending, x)
+    out = Matrix(T.DTYPES[dtype], 0, g.y_count, 1, y_shape[1] * g.y_count, rows * g.y_count)
     c = None if bias is None else matrix(bias, bias.stride(0), 0, 0, rows * bias.stride(0))
     sn, sc = x.stride(0), x.stride(1)
     gather = None
@@ -147,7 +148,7 @@ def forward(x, weight, bias, y_shape, stride, padding, dilation, groups, ending:
     else:
         gather = g.gather("g", x, g.y_sizes)
     found = Product(rows, g.y_count, k, a, b, out, c, g.batch, groups, gather=gather)
-    return _multiply(y_shape, x.dtype, found, weight, x, bias, ending)
+    return _multiply(y_shape, dtype, found, weight, x, bias, ending)
 
 
 def _multiply(shape, dtype: torch.dtype, product: Product, a, b, bias, ending: Ending | None):
@@ -165,9 +166,10 @@ def _after(ending: Ending | None, shape):
 
 
 def _depthwise(kind: str, q: depthwise.Depthwise, image, weight, bias, shape, ending):
-    out = T.empty(shape, image.dtype)
+    out = T.empty(shape, dtype_of(ending, image))
     after, read = _after(ending, shape)
-    plan = depthwise.plan(q, kind, matrix(weight, 0, 0), _bias(bias), T.dtype_of(image), caps(), after)
+    dtypes = T.dtype_of(image), T.dtype_of(out)
+    plan = depthwise.plan(q, kind, matrix(weight, 0, 0), _bias(bias), *dtypes, caps(), after)
     launch(plan, weight, image, bias, out, *read)
     return out
 
@@ -176,13 +178,13 @@ def _forward_by_tables(g: Geometry, x, weight, bias, y_shape, ending):
     rows, k = g.y_channels, g.x_channels * g.taps
     channel = x.stride(1)
     after, read = _after(ending, y_shape)
+    out = T.empty(y_shape, dtype_of(ending, x))
     product = Convolution(
         "image", rows, g.batch * g.y_count, k, g.y_count, g.groups, matrix(weight, k, 1, rows * k),
         matrix(x, channel, 0, g.x_channels * channel, x.stride(0)),
-        Matrix(T.dtype_of(x), 0, g.y_count, 1, rows * g.y_count, y_shape[1] * g.y_count), _bias(bias),
+        Matrix(T.dtype_of(out), 0, g.y_count, 1, rows * g.y_count, y_shape[1] * g.y_count), _bias(bias),
         plain=g.pointwise and x.is_contiguous(), single=g.inside, after=after,
     )  # fmt: skip
-    out = T.empty(y_shape, x.dtype)
     geometry = g.tables(False, x, g.x_channels, g.y_sizes)
     tables.convolve(plan(product, caps()), weight, x, bias, out, geometry, read)
     return out
@@ -204,7 +206,7 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups,
             raise BindingTooLarge("a transposed convolution by phases, which takes nothing in")
         return _by_phases(dy, weight, bias, x_shape, stride, padding, groups, g)
     if way == "tables":
-        out = T.empty(x_shape, dy.dtype)
+        out = T.empty(x_shape, dtype_of(ending, dy))
         _image_by_tables(g, dy, g.turned(weight), bias, out, ending=ending)
         return out
     rows, k = g.x_channels, g.y_channels * g.taps
@@ -214,7 +216,8 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups,
         a = matrix(weight, k, 1, 0, rows * k)
     else:
         a = matrix(weight, 1, g.x_channels, 0, rows * k)
-    out = Matrix(T.dtype_of(dy), 0, g.x_count, 1, x_shape[1] * g.x_count, rows * g.x_count)
+    dtype = dtype_of(ending, dy)
+    out = Matrix(T.DTYPES[dtype], 0, g.x_count, 1, x_shape[1] * g.x_count, rows * g.x_count)
     c = None if bias is None else matrix(bias, bias.stride(0), 0, 0, rows * bias.stride(0))
     b = matrix(dy, 0, 0, dy.stride(0), g.y_channels * dy.stride(1))
     gather = None
@@ -223,7 +226,7 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups,
     else:
         gather = g.gather("u" if g.stride == (1, 1, 1) else "t", dy, g.x_sizes)
     found = Product(rows, g.x_count, k, a, b, out, c, g.batch, groups, gather=gather)
-    return _multiply(x_shape, dy.dtype, found, weight, dy, bias, ending)
+    return _multiply(x_shape, dtype, found, weight, dy, bias, ending)
 
 
 def _image_by_tables(g: Geometry, dy, turned, bias, out, phase=None, ending=None) -> None:
@@ -239,7 +242,7 @@ def _image_by_tables(g: Geometry, dy, turned, bias, out, phase=None, ending=None
     product = Convolution(
         "image", rows, g.batch * g.x_count, k, g.x_count, g.groups, a,
         matrix(dy, channel, 0, g.y_channels * channel, dy.stride(0)),
-        Matrix(T.dtype_of(dy), 0, plane, 1, rows * plane, out.shape[1] * plane), _bias(bias), plain,
+        Matrix(T.dtype_of(out), 0, plane, 1, rows * plane, out.shape[1] * plane), _bias(bias), plain,
         scattered=phase is not None, after=after,
     )  # fmt: skip
     geometry = g.tables(True, dy, g.y_channels, g.x_sizes, phase)

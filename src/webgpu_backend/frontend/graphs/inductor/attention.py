@@ -29,12 +29,13 @@ def finish_attention(graph: Graph) -> None:
         q, k, v, mask, causal, scale, lies = node.args
         by_rows = root in region.rows
         with graph.inserting_before(root):
-            if other is not None and other in region.by_rows:
+            if other is not None and region.turned:
                 wanted = [size(graph, v if d == 3 else q, d) for d in _ROWS]
                 other = call(graph, aten.reshape.default, other, wanted)
                 other = call(graph, aten.permute.default, other, list(_ROWS))
             lies = list(_ROWS if by_rows else lies)
-            made = call(graph, ours.finished_attention.default, q, k, v, mask, other, causal, scale, lies, after)
+            rest = (causal, scale, lies, after, root.meta["val"].dtype)
+            made = call(graph, ours.finished_attention.default, q, k, v, mask, other, *rest)
             if by_rows:
                 made = call(graph, aten.permute.default, made, list(_ROWS))
             if sizes is not None:
@@ -51,7 +52,7 @@ class _Region(Region):
     def start(self, product: Node) -> None:
         self.sizes = tuple(product.meta["val"].shape)
         self.rows: set[Node] = set()  # in which rows come before heads
-        self.by_rows: set[Node] = set()  # values beside those
+        self.turned = False  # the value beside them lies as those do
         self.text.rounded(product, "r")
 
     def _next(self) -> bool:
@@ -86,11 +87,18 @@ class _Region(Region):
             return None
         if not all([equal(n, 1) or equal(n, wanted) for n, wanted in zip(sizes, shape)]):
             return None
-        if not there(node):  # made for this alone: with it, if it is made of one value
-            if node.target not in (*STEPS, CAST) or not equal(value.shape, shape) or len(node.users) > 1:
-                return None
+        alone = node.target in (*STEPS, CAST) and not there(node)
+        if alone and equal(value.shape, shape):  # made for this alone: with it, if it is made of one value
             return self.text.names[node] if self.text.step(node, self._leaf) else None
-        found = self.meets(node)
-        if found is not None and self.rows:
-            self.by_rows.add(node)
+        return self.meets(node)
+
+    def meets(self, node: Node) -> str | None:
+        first, found = self.other is None, super().meets(node)
+        if first and self.other is node:
+            self.turned = bool(self.rows)
         return found
+
+    def _ends(self, step: Node) -> bool:
+        """One query has a kernel that writes its own dtype alone."""
+        own = step.meta["val"].dtype == self.dtype
+        return (own or not equal(self.sizes[2], 1)) and super()._ends(step)

@@ -24,7 +24,8 @@ def finish_convolutions(graph: Graph) -> None:
         x, weight, _, *how = node.args
         with graph.inserting_before(root):
             table = _table(graph, region.best_numbers, node.meta["val"].shape[1])
-            made = call(graph, ours.finished_convolution.default, x, weight, table, other, *how, after)
+            dtype = root.meta["val"].dtype
+            made = call(graph, ours.finished_convolution.default, x, weight, table, other, *how, after, dtype)
         order[made] = order[root]
         root.replace_all_uses_with(made)
     graph.eliminate_dead_code()

@@ -20,6 +20,7 @@ _ADDING = {aten.addmm.default, aten.baddbmm.default}
 _PRODUCTS = {
     *_PLAIN, *_ADDING, ours.finished_product.default, aten.convolution.default, ours.finished_convolution.default,
 }  # fmt: skip
+_READERS = {*_PRODUCTS, ours.attention.default, ours.finished_attention.default}
 _OVERLOAD = type(aten.mm.default)
 _MOST = 24  # steps that a product takes in
 
@@ -38,7 +39,8 @@ def finish_products(graph: Graph) -> None:
                 whole = not equal(d.meta["val"].numel(), value.shape[-1])
                 lead = [size(graph, a, i) for i in range(value.dim() - 1)] if whole else []
                 d = call(graph, aten.reshape.default, d, [*lead, value.shape[-1]])
-            made = call(graph, ours.finished_product.default, a, b, c, d, found.after)
+            dtype = found.root.meta["val"].dtype
+            made = call(graph, ours.finished_product.default, a, b, c, d, found.after, dtype)
             if found.sizes is not None:
                 made = call(graph, aten.reshape.default, made, found.sizes)
         order[made] = order[found.root]
@@ -108,11 +110,18 @@ class Region:
                 self.viewed[step] = self.viewed[given]
         self.inside.append(step)
         seen = [n for n in self.inside if any([u not in self.inside for u in n.users])]
-        works = any([n.target in STEPS for n in self.inside])
-        if works and seen == [step] and step.meta["val"].dtype == self.dtype and step.target in (*STEPS, CAST):
+        if seen == [step] and step.target in (*STEPS, CAST) and self._ends(step):
             after = self.text.source(step).replace("\n", "; ")  # generated code has it in comments
             self.best = Found(step, after, self.other, self.viewed.get(step))
         return True
+
+    def _ends(self, step: Node) -> bool:
+        """Whether its value may be what is stored. What follows in Inductor's kernels reads less of the product itself
+        than of a wider dtype."""
+        dtype = step.meta["val"].dtype
+        if dtype not in FLOATS or dtype.itemsize > self.dtype.itemsize and not stored(step):
+            return False
+        return dtype != self.dtype or any([n.target in STEPS for n in self.inside])
 
     def _shaped(self, node: Node) -> bool:
         """Whether it has the product's elements, in its order."""
@@ -138,12 +147,22 @@ class Region:
         return self.meets(node)
 
     def meets(self, node: Node) -> str | None:
-        """As the one value that is read beside what is computed, if it can be that."""
-        if self.other is not None or not there(node):
+        """As the one value that is read beside what is computed, if it can be that; a cast of it is done here."""
+        if self.other is not None:
+            return None
+        if node.target is CAST and node.args[0].meta["val"].dtype in FLOATS and there(node.args[0]):
+            return self.text.names[node] if self.text.step(node, self.meets) else None
+        if not there(node):
             return None
         self.other = node
         self.text.names[node] = "d"
         return "d"
+
+
+def stored(node: Node) -> bool:
+    """Whether somebody needs a value in memory whom Inductor's kernels cannot take in."""
+    users = [n for u in node.users for n in (u.users if u.target in VIEWS else [u])]
+    return any([u.op == "output" or u.target in _READERS for u in users])
 
 
 def there(node: Node) -> bool:
