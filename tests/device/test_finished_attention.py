@@ -199,6 +199,35 @@ def test_narrow_sizes_that_change(adapter_of, monkeypatch, dtype):
         assert not any(["wgsl" in n for n in names]), names
 
 
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.LayerNorm(32), torch.nn.LayerNorm(32)
+        self.qkv, self.gate, self.out = (torch.nn.Linear(32, n) for n in (96, 32, 32))
+        self.up, self.down = torch.nn.Linear(32, 64), torch.nn.Linear(64, 32)
+
+    def forward(self, x):
+        h = self.first(x)
+        q, k, v = (t.unflatten(2, (4, 8)).transpose(1, 2) for t in self.qkv(h).chunk(3, -1))
+        x = x + self.out(by_rows(sdpa(q, k, v, is_causal=True)) * torch.sigmoid(self.gate(h)))
+        return x + self.down(F.gelu(self.up(self.second(x))))
+
+
+@compiled
+def test_layers_of_changing_sizes(adapter_of):
+    """Two norms, five products and attention; the numbers of norms, which Dynamo takes for symbols, are no obstacle."""
+    adapter_of(kind="gpu")
+    net, moved = Layer(), Layer()
+    moved.load_state_dict(net.state_dict())
+    made = torch.compile(moved.to(D), dynamic=True)
+    for b, n in ((2, 40), (3, 7), (2, 65)):
+        x = torch.randn(b, n, 32)
+        with torch.no_grad():
+            torch.testing.assert_close(made(x.to(D)).cpu(), net(x), rtol=1e-4, atol=1e-4)
+            names = kernels_of(lambda: made(x.to(D)))  # noqa: B023
+        assert len(names) == 8, names
+
+
 @compiled
 def test_changing_sizes_by_the_adapter():
     """Few scores are products on a software adapter."""

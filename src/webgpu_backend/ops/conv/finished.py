@@ -55,11 +55,11 @@ def _shape(input, weight, table, other, *how):
 
 
 def serves(input, weight, stride, padding, dilation, transposed, output_padding, groups) -> bool:
-    """Whether the kernels that a convolution of tensors like these gets can do more to their sums. Transposed ones with
-    a stride are several products, of which some positions may have none."""
+    """Whether the kernels that a convolution of tensors like these gets can do more to their sums."""
     shape = output_shape(input, weight, stride, padding, dilation, transposed, output_padding, groups)
     limit = caps().max_binding
     bytes_ = [n * input.element_size() for n in (numel(shape), input.numel(), weight.numel())]
     wide, narrow = (shape, input.shape) if transposed else (input.shape, shape)
     g = Geometry(wide, narrow, weight.shape, stride, padding, dilation, groups, 4 * numel(shape) <= limit)
-    return g.some and max(bytes_) <= limit and way_of(g, input.dtype, transposed) != "phases"
+    able = way_of(g, input.dtype, transposed) != "phases" or g.phased(input.dtype)
+    return g.some and max(bytes_) <= limit and able

@@ -66,6 +66,12 @@ class Geometry:
         """Whether the table-driven kernels take a product of these rows and positions (None: of any rows)."""
         return self.some and self.small and tables.served(dtype, rows, self.window, places)
 
+    def phased(self, dtype: torch.dtype) -> bool:
+        """Whether the phases of a transposed convolution take an ending: all go by tables, and there is a tap in each,
+        so that every position has its sum."""
+        taps = all([step <= taps for step, taps in zip(self.stride, self.window)])
+        return taps and self.gathered(dtype, self.x_channels, self.x_count)
+
     def single(self, dtype: torch.dtype) -> bool:
         """Groups of one input channel, which few outputs share."""
         few_outputs = self.x_channels == 1 and self.y_channels <= 8 and self.groups > 1
@@ -191,7 +197,7 @@ def _forward_by_tables(g: Geometry, x, weight, bias, y_shape, ending):
 
 
 def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups, ending: Ending | None = None):
-    """dx of `forward`, which is also the transposed convolution of dy. One by phases takes no ending."""
+    """dx of `forward`, which is also the transposed convolution of dy."""
     small = tables.bindable(numel(x_shape), dy, weight)
     g = Geometry(x_shape, dy.shape, weight.shape, stride, padding, dilation, groups, small)
     way = way_of(g, dy.dtype, True)
@@ -202,9 +208,9 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups,
     if way == "few":
         return few_outputs.convolve(g, dy, weight, bias, x_shape, True, ending)
     if way == "phases":
-        if ending is not None:  # where storages are larger than what is seen of them
-            raise BindingTooLarge("a transposed convolution by phases, which takes nothing in")
-        return _by_phases(dy, weight, bias, x_shape, stride, padding, groups, g)
+        if ending is not None and not g.phased(dy.dtype):  # storages are larger than what is seen of them
+            raise BindingTooLarge("a transposed convolution by phases that takes nothing in")
+        return _by_phases(dy, weight, bias, x_shape, stride, padding, groups, g, ending)
     if way == "tables":
         out = T.empty(x_shape, dtype_of(ending, dy))
         _image_by_tables(g, dy, g.turned(weight), bias, out, ending=ending)
@@ -249,12 +255,13 @@ def _image_by_tables(g: Geometry, dy, turned, bias, out, phase=None, ending=None
     tables.convolve(plan(product, caps()), turned, dy, bias, out, geometry, read)
 
 
-def _by_phases(dy, weight, bias, x_shape, stride, padding, groups, whole: Geometry):
+def _by_phases(dy, weight, bias, x_shape, stride, padding, groups, whole: Geometry, ending: Ending | None = None):
     """A position meets only every stride-th tap: one product of unit step for each phase, without the zeros between.
 
-    Where (i + padding) % s = r, the taps are r, r + s, ...; the phase is the transposed convolution of those.
+    Where (i + padding) % s = r, the taps are r, r + s, ...; the phase is the transposed convolution of those. An ending
+    is for what is `phased`.
     """
-    out = T.empty(x_shape, dy.dtype)
+    out = T.empty(x_shape, dtype_of(ending, dy))
     unit = (1,) * len(stride)
     if any(s > k for s, k in zip(stride, weight.shape[2:])):  # phases without a tap
         if bias is None:
@@ -279,7 +286,7 @@ def _by_phases(dy, weight, bias, x_shape, stride, padding, groups, whole: Geomet
         if turned is None:
             turned = whole.turned(weight)
         which = tables.Phase(_three(phase, 0), _three(first, 0), whole.stride, whole.window, whole.x_sizes)
-        _image_by_tables(g, dy, turned, bias, out, which)
+        _image_by_tables(g, dy, turned, bias, out, which, ending)
     return out
 
 

@@ -41,8 +41,10 @@ def _serves(node: Node) -> bool:
     if not known(_flat(how)) or values[0].dim() > 5:
         return False
     if not all([known(v.shape) for v in values]):  # images, or their number, may change: the kernels fit any
-        transposed = how[3]
-        return not transposed and known([*values[1].shape, values[0].shape[1]]) and fits(values[1])
+        stride, _, _, transposed, *_ = how
+        if transposed and max(stride) > 1:  # sizes say whether all of its phases take something in
+            return False
+        return known([*values[1].shape, values[0].shape[1]]) and fits(values[1])
     return serves(*values[:2], *how)
 
 
@@ -88,6 +90,9 @@ class _Region(Region):
         self.best_numbers: list[Node] = []
         bias = product.args[2]
         self.text.rounded(product, "r" if bias is None else f"r + {self._number(bias)}")
+        if bias is not None:  # which Inductor would add by a kernel of its own
+            self.ends_at(product)
+            self.best_numbers = [bias]
 
     def _next(self) -> bool:
         before = self.best

@@ -111,9 +111,12 @@ class Region:
         self.inside.append(step)
         seen = [n for n in self.inside if any([u not in self.inside for u in n.users])]
         if seen == [step] and step.target in (*STEPS, CAST) and self._ends(step):
-            after = self.text.source(step).replace("\n", "; ")  # generated code has it in comments
-            self.best = Found(step, after, self.other, self.viewed.get(step))
+            self.ends_at(step)
         return True
+
+    def ends_at(self, step: Node) -> None:
+        after = self.text.source(step).replace("\n", "; ")  # generated code has it in comments
+        self.best = Found(step, after, self.other, self.viewed.get(step))
 
     def _ends(self, step: Node) -> bool:
         """Whether its value may be what is stored. What follows in Inductor's kernels reads less of the product itself
