@@ -35,6 +35,10 @@ WAYS = {
     "few": ((2, 20, 9, 10), (3, 20, 3, 3), 1, 1, 1, False, 1),
     "few_in_parts": ((1, 256, 3, 3), (3, 256, 3, 3), 1, 1, 1, False, 1),
     "few_back": ((2, 20, 5, 6), (20, 3, 4, 4), 2, 1, 1, True, 1),
+    "phases": ((2, 5, 6, 7), (5, 12, 3, 4), 2, 1, 1, True, 1),
+    "phases_in_fours": ((2, 8, 4, 6), (8, 16, 2, 2), 2, 0, 1, True, 1),
+    "phases_of_groups": ((1, 6, 5, 4), (6, 9, 3, 3), 3, 1, 1, True, 2),
+    "phases_of_a_volume": ((1, 4, 3, 2, 4), (4, 10, 2, 3, 2), 2, 0, 1, True, 1),
     "line": ((2, 4, 13), (10, 4, 3), 1, 2, 2, False, 1),
     "volume": ((1, 3, 4, 5, 6), (10, 3, 2, 3, 2), 1, 1, 1, False, 1),
 }  # fmt: skip
@@ -54,20 +58,21 @@ def small_winograd(monkeypatch):
         monkeypatch.setattr(winograd, name, 8 if name == "CHANNELS" else 0)
 
 
-def finished(x, w, bias, factor, other, how):
-    """On the device: relu((conv + bias) * factor) + other, the first of them rounded."""
+def finished(x, w, bias, factor, other, how, dtype=None):
+    """On the device: relu((conv + bias) * factor) + other, the first of them rounded, and the result in `dtype`."""
     rounded = ROUNDED[x.dtype].format
     after = f"t0 = {rounded('r + e0')}; t1 = {rounded('t0 * e1')}; t2 = max(t1, 0); t2 + d"
     table = torch.stack([bias, factor], 1).to(D)
-    return torch.ops.webgpu_backend.finished_convolution(x.to(D), w.to(D), table, other.to(D), *how, after)
+    dtype = dtype or x.dtype
+    return torch.ops.webgpu_backend.finished_convolution(x.to(D), w.to(D), table, other.to(D), *how, after, dtype)
 
 
-def reference(x, w, bias, factor, other, how):
+def reference(x, w, bias, factor, other, how, dtype=None):
     stride, padding, dilation, transposed, output_padding, groups = how
     y = torch.convolution(x.double(), w.double(), None, stride, padding, dilation, transposed, output_padding, groups)
     shape = (-1, *[1] * (x.dim() - 2))
     y = (y + bias.view(shape)).to(x.dtype)
-    return (torch.relu((y.double() * factor.view(shape)).to(x.dtype)).double() + other).to(x.dtype)
+    return (torch.relu((y.double() * factor.view(shape)).to(x.dtype)).double() + other).to(dtype or x.dtype)
 
 
 def arguments(name, dtype):
@@ -95,9 +100,13 @@ def test_ways(adapter_of, small_winograd, kind, name, dtype):
         found, expected = finished(*given).cpu(), reference(*given)
         assert found.dtype == dtype and found.shape == shape
         torch.testing.assert_close(found, expected, rtol=ROUGH[dtype], atol=ROUGH[dtype], msg=lambda m: f"{other}: {m}")
+    for result in [d for d in FLOATS if d != dtype]:
+        found, expected, rough = finished(*given, result).cpu(), reference(*given, result), ROUGH[dtype] + ROUGH[result]
+        assert found.dtype == result and found.shape == shape
+        torch.testing.assert_close(found, expected, rtol=rough, atol=rough)
 
 
-@pytest.mark.parametrize("name", ["winograd", "tables", "tables_in_parts", "depthwise", "few", "product"])
+@pytest.mark.parametrize("name", ["winograd", "tables", "tables_in_parts", "phases", "depthwise", "few", "product"])
 def test_special_values(adapter_of, small_winograd, name):
     """Infinities stay where they are, and NaN goes through what follows."""
     torch.manual_seed(0)
@@ -136,6 +145,27 @@ def test_parts_of_large_storages(adapter_of):
 # -- in graphs
 
 
+@compiled
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_casts(adapter_class, dtype):
+    """Results of another dtype, and what is rounded on the way, are as eager operators have them."""
+    to = torch.float16 if dtype is torch.float32 else torch.float32
+
+    def f(x, w, b, r):
+        return F.conv2d(x, w, b).to(to) * 0.3 + r.to(to), (F.conv2d(x, w).to(to) * 0.3).to(dtype) * r
+
+    x, w = torch.randn(2, 4, 9, 10).to(dtype), (torch.randn(6, 4, 3, 3) * 0.2).to(dtype)
+    given = [t.to(D) for t in (x, w, torch.randn(6).to(dtype), torch.randn(2, 6, 7, 8).to(dtype))]
+    made = torch.compile(f)
+    with torch.no_grad():
+        found, expected = made(*given), f(*given)
+        names = kernels_of(lambda: made(*given))
+    assert not any(["wgsl" in n for n in names]), names
+    for a, b in zip(found, expected):
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a, b, rtol=0.0, atol=0.0)
+
+
 def check(f, *args, kernels=None, rough=1e-4, dynamic=None):
     """The compiled function, twice, against the plain one on the CPU, and its dispatches."""
     made = torch.compile(f, dynamic=dynamic)
@@ -155,6 +185,13 @@ ACTS = {
     "relu6": F.relu6, "hardswish": F.hardswish, "leaky": F.leaky_relu, "elu": F.elu, "mish": F.mish,
     "scaled": lambda x: x * 0.125 - 1,
 }  # fmt: skip
+
+
+@compiled
+def test_biases(adapter_class):
+    x, w, b = torch.randn(2, 4, 9, 10), torch.randn(12, 4, 3, 3), torch.randn(12)
+    check(lambda x, w, b: [F.conv2d(x, w, b)], x, w, b, kernels=1)
+    check(lambda x, w, b: [F.conv2d(x, w, b).sum(1)], x, w, b, kernels=2)
 
 
 @compiled
@@ -252,12 +289,48 @@ def test_what_others_see_is_stored():
 
 @compiled
 def test_what_is_left_alone(adapter_of):
-    """Transposed convolutions with a stride, results that are broadcast, and none at all."""
+    """Transposed convolutions whose stride is longer than their window, results that are broadcast, and none at all."""
     adapter_of(kind="gpu")
     x, w = torch.randn(2, 5, 6, 8), torch.randn(5, 12, 3, 3)
-    check(lambda x, w: [F.relu(F.conv_transpose2d(x, w, stride=2))], x, w)
+    check(lambda x, w: [F.relu(F.conv_transpose2d(x, w, stride=4) + 1)], x, w)
+    check(lambda x, w: [F.relu(F.conv_transpose2d(x, w, stride=(2, 4), output_padding=1) - 1)], x, w)
     check(lambda x, w: [F.relu(F.conv2d(x, w[:, :5])) + torch.ones(3, 2, 5, 4, 6, device=x.device)], x, w)
     check(lambda x, w: [F.relu(F.conv2d(x[:0], w[:, :5]))], x, w)
+
+
+@compiled
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_transposed_with_a_stride(adapter_of, dtype):
+    """One product for each phase of the stride, the weights as those read them, and nothing else."""
+    adapter_of(kind="gpu")
+    x, w, b = torch.randn(2, 5, 6, 7).to(dtype), (torch.randn(5, 12, 4, 4) * 0.3).to(dtype), torch.randn(12).to(dtype)
+    given = dict(kernels=5, rough=ROUGH[dtype])
+    check(lambda x, w, b: [F.relu(F.conv_transpose2d(x, w, b, 2, 1))], x, w, b, **given)
+    r = torch.randn(2, 12, 12, 14).to(dtype)
+    check(lambda x, w, r: [F.conv_transpose2d(x, w, None, 2, 1) * 0.5 + r], x, w, r, **given)
+    check(lambda x, w, r: [F.conv_transpose2d(x, w, None, 2, 1) * r[:, :1]], x, w, r, **given)
+    wide = lambda y: y.half() if y.dtype is torch.float32 else y.float()  # noqa: E731
+    check(lambda x, w, b: [wide(F.conv_transpose2d(x, w, b, 2, 1))], x, w, b, kernels=5, rough=0.2)
+
+
+@compiled
+@pytest.mark.parametrize("step", [1, 2])
+def test_transposed_of_changing_sizes(adapter_class, step):
+    """Whether those with a stride take something in is up to their sizes."""
+    w, b = torch.randn(5, 12, 3, 3), torch.randn(12)
+
+    def f(x, w, b):
+        return F.silu(F.conv_transpose2d(x, w, b, step)) * 0.5
+
+    made = torch.compile(f)
+    for shape in ((2, 5, 6, 7), (3, 5, 9, 4), (2, 5, 2, 33)):
+        x = torch.randn(shape)
+        y = x.to(D)
+        torch._dynamo.mark_dynamic(y, (0, 2, 3))
+        with torch.no_grad():
+            torch.testing.assert_close(made(y, w.to(D), b.to(D)).cpu(), f(x, w, b), rtol=1e-4, atol=1e-4)
+            names = kernels_of(lambda: made(y, w.to(D), b.to(D)))  # noqa: B023
+        assert step > 1 or not any(["silu" in n for n in names]), names
 
 
 CHANGING = {

@@ -88,6 +88,83 @@ def test_what_others_see_is_stored():
     check(f, x, w, r, kernels=2)
 
 
+CASTS = {
+    "cast": lambda x, w, r, to: (x @ w.t()).to(to),
+    "factor": lambda x, w, r, to: (x @ w.t()).to(to) * 0.3 - 1,
+    "residual": lambda x, w, r, to: r.to(to) + F.linear(x, w).to(to),
+    "on the way": lambda x, w, r, to: ((x @ w.t()).to(to) * 3).to(x.dtype) + r,
+    "wide residual": lambda x, w, r, to: r.float() + F.linear(x, w),
+    "columns": lambda x, w, r, to: (x @ w.t()).to(to) * r[0].to(to),
+}
+
+
+@pytest.mark.parametrize(("dtype", "to"), [(a, b) for a in FLOATS for b in FLOATS if a != b], ids=str)
+@pytest.mark.parametrize("name", CASTS)
+def test_casts(adapter_class, name, dtype, to):
+    """Results of another dtype, and what is rounded on the way, are as eager operators have them."""
+    f = CASTS[name]
+    for m, k, n in ((2, 3, 5), (33, 130, 33), (5, 600, 40)):
+        x, w, r = (torch.randn(s).to(dtype) for s in ((m, k), (n, k), (m, n)))
+        x[0, 0], x[1, 0], w[1, 1] = float("inf"), float("nan"), 3e4  # which halves have no room for, added up
+        given = [t.to(D) for t in (x, w, r)]
+        made = torch.compile(f, dynamic=False)
+        with torch.no_grad():
+            found, expected = made(*given, to), f(*given, to)
+            names = kernels_of(lambda: made(*given, to))
+            alone = kernels_of(lambda: given[0] @ given[1].t())
+        assert len(names) == len(alone), names
+        assert found.dtype == expected.dtype and found.shape == expected.shape
+        torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)
+def test_casts_of_batches(adapter_class, dtype):
+    """Also of changing sizes, none of them included, and of operands that lie otherwise."""
+    made = torch.compile(lambda x, y: (x @ y).float() * 0.25, dynamic=False)
+    changing = torch.compile(lambda x, w, r: F.gelu(F.linear(x, w)).float() + r)
+    w = (torch.randn(36, 24) * 0.3).to(dtype)
+    with torch.no_grad():
+        for g, m, k, n in ((2, 3, 5, 7), (3, 33, 64, 40), (0, 3, 5, 7), (2, 0, 5, 7), (2, 3, 0, 7)):
+            x, y = torch.randn(g, k, m).to(dtype).mT, torch.randn(g, k, 2 * n).to(dtype)[..., ::2]
+            found = made(x.to(D), y.to(D))
+            assert found.dtype == torch.float32
+            torch.testing.assert_close(found.cpu(), (x @ y).float() * 0.25, rtol=ROUGH[dtype], atol=ROUGH[dtype])
+        for m in (5, 9, 130):
+            x, r = torch.randn(2, m, 24).to(dtype), torch.randn(2, m, 36)
+            given = [t.to(D) for t in (x, w, r)]
+            for t in (given[0], given[2]):
+                torch._dynamo.mark_dynamic(t, 1)
+            found, expected = changing(*given), F.gelu(F.linear(x, w)).float() + r
+            torch.testing.assert_close(found.cpu(), expected, rtol=ROUGH[dtype], atol=ROUGH[dtype])
+            assert len(kernels_of(lambda: changing(*given))) == 1
+
+
+def test_wide_results_are_left_to_what_reads_them():
+    """A norm that widens what it reads does not get it twice as large."""
+    x, w = torch.randn(5, 24).half(), torch.randn(36, 24).half()
+
+    def f(x, w):
+        return [F.layer_norm((x @ w.t()).float(), (36,))]
+
+    check(f, x, w, kernels=2, rough=0.02)
+    compiled, moved = torch.compile(f), [x.to(D), w.to(D)]
+    with torch.no_grad():
+        compiled(*moved)
+        seen = [n for n in kernels_of(lambda: compiled(*moved)) if "matmul" in n]
+    assert len(seen) == 1 and "f32" not in seen[0], seen
+
+
+def test_autocast(adapter_class):
+    """Casts that mixed precision puts between steps: those of the arguments, and two products."""
+
+    def f(x, v, w):
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            return [x + F.linear(F.gelu(F.linear(x, v)), w)]
+
+    x, v, w = torch.randn(5, 24), torch.randn(48, 24) * 0.3, torch.randn(24, 48) * 0.3
+    check(f, x, v, w, kernels=3, products=2, rough=0.05)
+
+
 CHANGING = {
     "rows": (lambda x, w, b, r: F.gelu(F.linear(x, w, b)) + r, [(5, 24), (9, 24), (130, 24)]),
     "rows of a batch": (lambda x, w, b, r: r + F.linear(x, w, b), [(2, 3, 24), (2, 65, 24), (2, 4, 24)]),

@@ -272,6 +272,7 @@ ROWS: tuple[Row, ...] = (
             when="torch._dynamo.backends.common"),
     _inductor("torch._dynamo.device_interface.DeviceInterface", "has get_device_properties"),
     _inductor("torch._dynamo.device_interface.register_interface_for_device", "(device, device_interface)"),
+    _inductor("torch._dynamo.exc.RestartAnalysis", "class"),
     _inductor("torch._inductor.compile_fx.compile_fx_inner", "takes gm example_inputs"),
     _inductor("torch._inductor.config", "has patch fallback_random emulate_precision_casts max_autotune "
               "max_autotune_gemm force_disable_caches", "torch._inductor.config"),

@@ -107,6 +107,8 @@ def fused(original: Callable, graph: torch.fx.GraphModule, inputs: list, kwargs:
     outer, tracing = tracing, True
     try:
         compiled = compiling.compile(original, graph, inputs, kwargs)
+    except compiling.RestartAnalysis:
+        raise
     except Exception as error:
         compiling.explain(error)
         return compile(as_written, inputs)

@@ -14,7 +14,7 @@ from ..layout import spread
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
-from .epilogue import After, Kind, given, texts
+from .epilogue import After, Kind, given, texts, written
 from .single import Mask, Shape, Strides, Tile, interface, mask_kind, parameters
 
 # The tuning table: by kernel and largest head. Tiles walk over 64 rows, and own a divisor of 64.
@@ -110,7 +110,8 @@ def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, fused, 
     fields, bindings = interface(mode, dtype, mask, caps)
     fields += ["limit: f32", *more]
     bindings[-1:-1] = [*beside, ("bounds", "read", "array<vec4<f32>>")]
-    vector = elements.array_type(dtype, "v", caps)
+    out = written(after, dtype)
+    vector = elements.array_type(out, "v", caps)
     outputs = {"forward": ("out",), "queries": ("dq",), "keys": ("dk", "dv")}[mode]
     bindings += [(name, "read_write", vector) for name in outputs]
     if fused:
@@ -131,7 +132,7 @@ def _program(mode, dtype, mask, causal, tile, e_slices, v_slices, whole, fused, 
         causal=causal, packed=False, lanes=True, dropout=False, fused=fused, shuffle=_shuffles(tile, caps), wide=wide,
         whole=dict(zip(("p.e4", "p.v4"), whole)), e_slices=e_slices, v_slices=v_slices, mask=mask_kind(mask),
         narrow4=narrow4, read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
-        write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
+        write4=lambda to, at, lanes: " ".join(elements.write4(out, to, at, lanes, caps)),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from ..layout import halvings, spread
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
-from .epilogue import After, Kind, given, texts
+from .epilogue import After, Kind, given, texts, written
 from .single import LOG2E, MAX_HEAD, Mask, Shape, Strides, interface, mask_kind, parameters
 
 KEYS = 1024
@@ -98,11 +98,12 @@ def _program(dtype, mask, lanes: int, team: int, quads: int, whole: bool, after:
     more, beside, functions, end = texts(after, caps)
     fields, bindings = interface("forward", dtype, mask, caps)
     bindings[-1:-1] = beside
-    bindings.append(("out", "read_write", elements.array_type(dtype, "v", caps)))
+    out = written(after, dtype)
+    bindings.append(("out", "read_write", elements.array_type(out, "v", caps)))
     return render_program(
         f"attention_one_{_name(dtype, mask, lanes, team, quads, whole)}{end}", "attention/one_query.wgsl",
         fields + more, bindings, caps, declarations=[*elements.wideners((dtype,), caps), *functions],
-        after=after is not None, cached=False, **_names(dtype, mask, lanes, team, quads, whole, caps),
+        after=after is not None, cached=False, **_names(dtype, out, mask, lanes, team, quads, whole, caps),
     )  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def _cached_program(dtype, mask, lanes: int, team: int, quads: int, whole: bool,
         [*fields, "factor: f32"], bindings, caps, guarded=True, declarations=elements.wideners((dtype,), caps),
         after=False, cached=True, rounded=rounded, most=MAX_HEAD // 4,
         write_key=" ".join(elements.write4(dtype, "k_in", "at", ["k.x", "k.y", "k.z", "k.w"], caps)),
-        **_names(dtype, mask, lanes, team, quads, whole, caps),
+        **_names(dtype, dtype, mask, lanes, team, quads, whole, caps),
     )  # fmt: skip
 
 
@@ -132,7 +133,7 @@ def _name(dtype, mask, lanes: int, team: int, quads: int, whole: bool) -> str:
     return f"{dtype.short}_{mask.short if mask else ''}{lanes}x{team}x{quads}{'' if whole else 'u'}"
 
 
-def _names(dtype, mask, lanes: int, team: int, quads: int, whole: bool, caps: Caps) -> dict:
+def _names(dtype, out, mask, lanes: int, team: int, quads: int, whole: bool, caps: Caps) -> dict:
     """What the template asks for."""
     wide = min(32, caps.lanes)
     return dict(
@@ -142,5 +143,5 @@ def _names(dtype, mask, lanes: int, team: int, quads: int, whole: bool, caps: Ca
         mask=mask_kind(mask), causal=False, packed=False, dropout=False,
         widened=lambda group: elements.widened(dtype, group, caps),
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
-        write4=" ".join(elements.write4(dtype, "out", "to", ["r.x", "r.y", "r.z", "r.w"], caps)),
+        write4=" ".join(elements.write4(out, "out", "to", ["r.x", "r.y", "r.z", "r.w"], caps)),
     )  # fmt: skip

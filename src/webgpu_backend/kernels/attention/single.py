@@ -14,7 +14,7 @@ from ..layout import spread
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import Binding, render_program
-from .epilogue import After, Kind, given, texts
+from .epilogue import After, Kind, given, texts, written
 
 
 class Tile(NamedTuple):
@@ -199,7 +199,8 @@ def _program(
     fields, bindings = interface(mode, dtype, mask, caps, split)
     bindings[-1:-1] = beside
     fields += (DROPOUT if dropout else []) + more
-    vector = elements.array_type(dtype, "v", caps)
+    out = written(after, dtype)
+    vector = elements.array_type(out, "v", caps)
     outputs = {"forward": ("out",), "queries": ("dq",), "keys": ("dk", "dv")}[mode]
     bindings += [(name, "read_write", "array<vec4<f32>>" if split else vector) for name in outputs]
     if fused:
@@ -215,21 +216,22 @@ def _program(
         fused=fused, mask=mask_kind(mask), whole=dict(zip(("p.e4", "p.v4"), whole)),
         read4=lambda x, at: elements.widened(dtype, f"{x}_in[{at}]", caps),
         read_mask=lambda at: elements.read(mask, "mask_in", at, caps),
-        write4=lambda out, at, lanes: " ".join(elements.write4(dtype, out, at, lanes, caps)),
+        write4=lambda to, at, lanes: " ".join(elements.write4(out, to, at, lanes, caps)),
     )  # fmt: skip
 
 
 @cache
 def _merge_program(dtype: DType, lanes: int, after: Kind | None, caps: Caps) -> Program:
     more, beside, functions, end = texts(after, caps)
+    out = written(after, dtype)
     bindings = [
         ("part_stats", "read", "array<vec2<f32>>"),
         ("part_out", "read", "array<vec4<f32>>"),
         *beside,
         ("stats", "read_write", "array<f32>"),
-        ("out", "read_write", elements.array_type(dtype, "v", caps)),
+        ("out", "read_write", elements.array_type(out, "v", caps)),
     ]
-    write = elements.write4(dtype, "out", "to", ["r.x", "r.y", "r.z", "r.w"], caps)
+    write = elements.write4(out, "out", "to", ["r.x", "r.y", "r.z", "r.w"], caps)
     return render_program(
         f"attention_merge_{dtype.short}_{lanes}{end}", "attention/merge.wgsl",
         ["rows", "v4", "splits", "l", "heads", *OUT, *more], bindings, caps, declarations=functions,

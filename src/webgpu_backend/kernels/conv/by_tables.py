@@ -70,7 +70,7 @@ class Convolution:
     plain: bool = False  # b is read as it lies: positions are neighbours and there is one tap
     single: bool = False  # one tap, which every position meets
     scattered: bool = False  # positions are not neighbours in the output, nor (of many taps) k's rows in a
-    after: After | None = None  # takes the place of a bias; of images that are not scattered
+    after: After | None = None  # takes the place of a bias
 
 
 TABLED = (*FINISHED, "taps", "places")

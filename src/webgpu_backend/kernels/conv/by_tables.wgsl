@@ -204,8 +204,9 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.bk * b_pitch }}>;
 {% elif a_class == "r" %}{{ read4("a", "astart + m / 4u + row * p.a_k") }}[m % 4u]
 {% else %}{{ read("a", "astart + m * p.a_r + row * p.a_k") }}{% endif %}
 {% endmacro %}
-{# What is stored of a sum at row m and column n, or of four neighbours. #}
-{% macro done(sum, n, k=0) %}epilogue({{ sum }}, block * p.m + m, {{ n }} % p.places{{ " + %du" % k if k }}, {{ n }} / p.places, 0u){% endmacro %}
+{# Where column n lies in the output; what is stored of a sum at row m and column n, or of four neighbours. #}
+{% macro lies(n) %}{{ "places[%s %% p.places].z" % n if scattered else "%s %% p.places" % n }}{% endmacro %}
+{% macro done(sum, n, k=0) %}epilogue({{ sum }}, block * p.m + m, {{ lies(n) }}{{ " + %du" % k if k }}, {{ n }} / p.places, 0u){% endmacro %}
 {% macro done4(sum, n) %}vec4<f32>({% for c in xyzw %}{{ done(sum + "." + c, n, loop.index0) }}{{ ", " if not loop.last }}{% endfor %}){% endmacro %}
 {# A place outside the image is a zero, and zero times infinity is NaN: such sums are done again without it. They come
    after the stores, where nothing of the product is kept any more. #}
@@ -263,7 +264,7 @@ var<workgroup> b_tile: array<vec4<f32>, {{ t.bk * b_pitch }}>;
             let n = n_first + j;
             let e = {{ done("v[j]", "n") if after else "v[j]" }};
 {% if mode == "image" %}
-            let o = ostart + (n / p.places) * p.o_i + {{ "places[n % p.places].z" if scattered else "n % p.places" }} + m * p.o_m;
+            let o = ostart + (n / p.places) * p.o_i + {{ lies("n") }} + m * p.o_m;
 {% else %}
             let o = ostart + n + m * p.o_m;
 {% endif %}
@@ -388,7 +389,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
         let n = nt + {{ h * ntx * 4 + j }}u;
         if (n < p.n) {
 {% if mode == "image" %}
-            let at = ostart + (n / p.places) * p.o_i + {{ "places[n % p.places].z" if scattered else "n % p.places" }};
+            let at = ostart + (n / p.places) * p.o_i + {{ lies("n") }};
 {% else %}
             let at = ostart + n;
 {% endif %}

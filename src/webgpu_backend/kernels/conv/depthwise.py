@@ -45,8 +45,9 @@ _FIELDS = ["channels", "multiple", "x_o", "xs_n", "xs_c", "xs_d", "xs_h", "xs_w"
 
 
 def plan(
-    q: Depthwise, kind: str, weight: Matrix, bias: Matrix | None, dtype: DType, caps: Caps, after: After | None = None
-) -> Plan:
+    q: Depthwise, kind: str, weight: Matrix, bias: Matrix | None, dtype: DType, out: DType, caps: Caps,
+    after: After | None = None,
+) -> Plan:  # fmt: skip
     """The output, contiguous; `weight` is contiguous from its offset. `after` takes the place of a bias."""
     rows = ROWS if q.positions[1] >= ROWS else 1
     bands = -(-q.positions[1] // rows)
@@ -55,22 +56,22 @@ def plan(
     if bias is not None:
         words += [bias.offset, bias.row]
     finish, read, names = given(after)
-    program = _program(kind, rows, dtype, bias is not None, finish, caps)
+    program = _program(kind, rows, dtype, out, bias is not None, finish, caps)
     bindings = ("a", "b", *(("c",) if bias is not None else ()), *names, "out")
     step = Step(program, packed(words + read), grid(total, caps, 64), bindings)
     return numbered(Plan((step,), {}), FINISHED)
 
 
 @cache
-def _program(kind: str, rows: int, dtype: DType, bias: bool, after: Kind | None, caps: Caps) -> Program:
+def _program(kind: str, rows: int, dtype: DType, out: DType, bias: bool, after: Kind | None, caps: Caps) -> Program:
     more, finishers, functions, tag = texts(after, caps)
     fields = ["total", "bands", *_FIELDS, "w_o"] + (["c_o", "c_s"] if bias else []) + more
     bindings = [(f"{name}_in", "read", elements.array_type(dtype, "e", caps)) for name in ("wxc" if bias else "wx")]
-    mode = elements.element_mode(dtype, caps, True)
-    bindings += [*finishers, ("out", "read_write", elements.array_type(dtype, mode, caps))]
+    mode = elements.element_mode(out, caps, True)
+    bindings += [*finishers, ("out", "read_write", elements.array_type(out, mode, caps))]
     return render_program(
-        f"conv_depthwise_{kind}{rows}_{dtype.short}{'_bias' if bias else ''}{tag}", "conv/depthwise.wgsl", fields,
-        bindings, caps, declarations=functions, after=after is not None, kind=kind, rows=rows,
+        f"conv_depthwise_{kind}{rows}_{dtype.short}_{out.short}{'_bias' if bias else ''}{tag}", "conv/depthwise.wgsl",
+        fields, bindings, caps, declarations=functions, after=after is not None, kind=kind, rows=rows,
         bias=bias, read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
-        write=lambda at, value: elements.write(dtype, "out", at, value, caps),
+        write=lambda at, value: elements.write(out, "out", at, value, caps),
     )  # fmt: skip

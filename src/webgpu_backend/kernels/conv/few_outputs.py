@@ -106,7 +106,7 @@ def together(taps: int, count: int) -> int:
     return next((c for c in some if count % c == 0), None) or next((c for c in some if c <= count), CHANNELS[-1])
 
 
-def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps, after: After | None = None) -> Plan:
+def plan(q: Few, bias: Matrix | None, dtype: DType, written: DType, caps: Caps, after: After | None = None) -> Plan:
     """The result, contiguous; "a" is what `plan_weight` makes. `after` takes the place of a bias."""
     positions, taps = q.positions(), q.taps
     n = q.batch * numel(positions)
@@ -131,14 +131,14 @@ def plan(q: Few, bias: Matrix | None, dtype: DType, caps: Caps, after: After | N
     own = bias if splits == 1 else None
     if own is not None:
         words += [own.offset, own.row]
-    out = dtype if splits == 1 else FLOAT32
+    out = written if splits == 1 else FLOAT32
     kind, read, names = given(after if splits == 1 else None)
     program = _program(q.rows, q.parts, each, dtype, out, own is not None, STAGE, some, UNROLL, THREADS, kind, caps)
     bindings = ("a", "b", *(("c",) if own is not None else ()), *names, "out" if splits == 1 else "part")
     step = Step(program, packed([w & _WORD for w in words + read]), spread(groups * splits, caps), bindings)
     if splits == 1:
         return numbered(Plan((step,), {}), FINISHED)
-    last = plan_finish(dtype, bias, count, splits, numel(q.out), q.groups * q.rows, caps, after)
+    last = plan_finish(written, bias, count, splits, numel(q.out), q.groups * q.rows, caps, after)
     return numbered(Plan((step, last), {"part": 4 * splits * count}), FINISHED)
 
 

@@ -26,22 +26,23 @@ _FIELDS = {
 
 
 def plan(
-    kind: str, dtype: DType, total: int, words, caps: Caps, flip: bool = False, bias=(),
+    kind: str, dtype: DType, written: DType, total: int, words, caps: Caps, flip: bool = False, bias=(),
     after: After | None = None,
 ) -> Step:  # fmt: skip
     """image and weight transform, grad is the image's for gradients; out and back transform back; one thread each of
     `total` tiles. `bias`: offset and stride; `after` takes its place."""
     finish, read, _ = given(after)
-    program = _program(kind, dtype, flip, bool(bias), finish, caps)
+    program = _program(kind, dtype, written, flip, bool(bias), finish, caps)
     return Step(program, packed([total, *words, *bias, *read]), grid(total, caps, 128))
 
 
 @cache
-def _program(kind: str, dtype: DType, flip: bool, bias: bool, after: Kind | None, caps: Caps) -> Program:
+def _program(
+    kind: str, dtype: DType, written: DType, flip: bool, bias: bool, after: Kind | None, caps: Caps
+) -> Program:  # fmt: skip
     more, finishers, functions, tag = texts(after, caps)
     fields = ["total", *_FIELDS["image" if kind == "grad" else kind], *(("c_o", "c_s") if bias else ()), *more]
-    turned = kind in ("out", "back")  # from float32, rather than to it
-    read, written = (FLOAT32, dtype) if turned else (dtype, FLOAT32)
+    read = FLOAT32 if kind in ("out", "back") else dtype
     bindings = [("x_in", "read", elements.array_type(read, "e", caps))]
     if kind == "out":
         bindings += [(name, "read", elements.array_type(dtype, "e", caps)) for name in ("source", "weight")]
@@ -50,8 +51,9 @@ def _program(kind: str, dtype: DType, flip: bool, bias: bool, after: Kind | None
     mode = elements.element_mode(written, caps, True)
     bindings += [*finishers, ("out", "read_write", elements.array_type(written, mode, caps))]
     return render_program(
-        f"winograd_{kind}_{dtype.short}{'_flip' if flip else ''}{'_bias' if bias else ''}{tag}", "conv/winograd.wgsl",
-        fields, bindings, caps, declarations=functions, after=after is not None, kind=kind, flip=flip, bias=bias,
+        f"winograd_{kind}_{dtype.short}_{written.short}{'_flip' if flip else ''}{'_bias' if bias else ''}{tag}",
+        "conv/winograd.wgsl", fields, bindings, caps, declarations=functions, after=after is not None, kind=kind,
+        flip=flip, bias=bias,
         read=lambda var, at: elements.read(dtype, var, at, caps),
         write=lambda at, value: elements.write(written, "out", at, value, caps),
     )  # fmt: skip

@@ -56,22 +56,22 @@ def _shape(q, k, v) -> Shape:
 @planned
 def forward(
     q, k, v, mask, causal: bool, scale: float, dropout: float, draw, order: tuple = BY_HEADS, after: str = "",
-    other=None,
+    other=None, dtype: torch.dtype | None = None,
 ):  # fmt: skip
     """Four-dimensional operands; returns the output, whose dimensions lie in this order, and the rows' log-sum-exp, in
     powers of two. `after` is what a graph has done to the output: statements over an element r and one of `other`, d,
-    which is broadcast."""
+    which is broadcast; the output has this `dtype` then."""
     q, k, v = ready(q), ready(k), ready(v)
     shape = _shape(q, k, v)
     mask, how = where_mask(mask, shape)
     sizes = (*q.shape[:3], shape.v)
-    out = T.empty(sizes, q.dtype, strides_in(sizes, order))
+    out = T.empty(sizes, dtype or q.dtype, strides_in(sizes, order))
     operands = {"q": where_rows(q), "k": where_rows(k), "v": where_rows(v), "out": where_rows(out)}
     lse = T.empty(q.shape[:3], torch.float32)
     end = None
     if after:
         b, h, r, c = (0,) * 4 if other is None else other.expand(sizes).stride()
-        end = After(after, None if other is None else matrix(other, r, c, b, h))
+        end = After(after, T.dtype_of(out), None if other is None else matrix(other, r, c, b, h))
     plan = plans.plan_forward(shape, T.dtype_of(q), operands, how, causal, scale, dropout, caps(), end)
     launch(plan, q, k, v, mask, lse, out, other, draw=draw)
     return out, lse

@@ -15,6 +15,7 @@ class Ending(NamedTuple):
     act: str
     table: torch.Tensor | None
     other: torch.Tensor | None
+    dtype: torch.dtype  # of the result
 
     @property
     def tensors(self) -> tuple:
@@ -41,3 +42,8 @@ class Ending(NamedTuple):
             each = self.table.shape[1]
             e = matrix(self.table, each, 0, 0, rows * each)
         return After(self.act, d, e)
+
+
+def dtype_of(ending: Ending | None, image: torch.Tensor) -> torch.dtype:
+    """What a convolution's result has."""
+    return image.dtype if ending is None else ending.dtype

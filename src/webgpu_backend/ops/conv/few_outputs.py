@@ -7,6 +7,7 @@ from ...kernels.conv import few_outputs
 from ...plan import caps, launch
 from ..matmul.product import matrix
 from . import tables
+from .ending import dtype_of
 
 
 def served(g, dtype: torch.dtype, moved: bool) -> bool:
@@ -21,10 +22,11 @@ def convolve(g, image, weight, bias, shape, moved: bool, ending) -> torch.Tensor
     words, made = few_outputs.plan_weight(q, matrix(weight, 0, 0), caps())
     laid = T.empty((words,), torch.float32)
     launch(made, weight, None, None, laid)
-    out = T.empty(shape, image.dtype)
+    out = T.empty(shape, dtype_of(ending, image))
     bound = None if bias is None else matrix(bias, bias.stride(0), 0)
     after, read = (None, (None, None)) if ending is None else (ending.after(shape, shape[1]), ending.tensors)
-    launch(few_outputs.plan(q, bound, T.dtype_of(image), caps(), after), laid, image, bias, out, *read)
+    made = few_outputs.plan(q, bound, T.dtype_of(image), T.dtype_of(out), caps(), after)
+    launch(made, laid, image, bias, out, *read)
     return out
 
 

@@ -19,7 +19,7 @@ from ..matmul.product import matrix, multiply, output, supported
 from ..shape.copy import fill, image_format, laid
 from ..table import autocast, custom
 from . import few_outputs, tables, winograd
-from .ending import Ending
+from .ending import Ending, dtype_of
 
 aten = torch.ops.aten
 
@@ -65,6 +65,12 @@ class Geometry:
     def gathered(self, dtype: torch.dtype, rows: int | None, places: int) -> bool:
         """Whether the table-driven kernels take a product of these rows and positions (None: of any rows)."""
         return self.some and self.small and tables.served(dtype, rows, self.window, places)
+
+    def phased(self, dtype: torch.dtype) -> bool:
+        """Whether the phases of a transposed convolution take an ending: all go by tables, and there is a tap in each,
+        so that every position has its sum."""
+        taps = all([step <= taps for step, taps in zip(self.stride, self.window)])
+        return taps and self.gathered(dtype, self.x_channels, self.x_count)
 
     def single(self, dtype: torch.dtype) -> bool:
         """Groups of one input channel, which few outputs share."""
@@ -137,7 +143,8 @@ def forward(x, weight, bias, y_shape, stride, padding, dilation, groups, ending:
         return few_outputs.convolve(g, x, weight, bias, y_shape, False, ending)
     rows, k = g.y_channels, g.x_channels * g.taps
     a = matrix(weight, k, 1, 0, rows * k)
-    out = Matrix(T.dtype_of(x), 0, g.y_count, 1, y_shape[1] * g.y_count, rows * g.y_count)
+    dtype = dtype_of(ending, x)
+    out = Matrix(T.DTYPES[dtype], 0, g.y_count, 1, y_shape[1] * g.y_count, rows * g.y_count)
     c = None if bias is None else matrix(bias, bias.stride(0), 0, 0, rows * bias.stride(0))
     sn, sc = x.stride(0), x.stride(1)
     gather = None
@@ -147,7 +154,7 @@ def forward(x, weight, bias, y_shape, stride, padding, dilation, groups, ending:
     else:
         gather = g.gather("g", x, g.y_sizes)
     found = Product(rows, g.y_count, k, a, b, out, c, g.batch, groups, gather=gather)
-    return _multiply(y_shape, x.dtype, found, weight, x, bias, ending)
+    return _multiply(y_shape, dtype, found, weight, x, bias, ending)
 
 
 def _multiply(shape, dtype: torch.dtype, product: Product, a, b, bias, ending: Ending | None):
@@ -165,9 +172,10 @@ def _after(ending: Ending | None, shape):
 
 
 def _depthwise(kind: str, q: depthwise.Depthwise, image, weight, bias, shape, ending):
-    out = T.empty(shape, image.dtype)
+    out = T.empty(shape, dtype_of(ending, image))
     after, read = _after(ending, shape)
-    plan = depthwise.plan(q, kind, matrix(weight, 0, 0), _bias(bias), T.dtype_of(image), caps(), after)
+    dtypes = T.dtype_of(image), T.dtype_of(out)
+    plan = depthwise.plan(q, kind, matrix(weight, 0, 0), _bias(bias), *dtypes, caps(), after)
     launch(plan, weight, image, bias, out, *read)
     return out
 
@@ -176,20 +184,20 @@ def _forward_by_tables(g: Geometry, x, weight, bias, y_shape, ending):
     rows, k = g.y_channels, g.x_channels * g.taps
     channel = x.stride(1)
     after, read = _after(ending, y_shape)
+    out = T.empty(y_shape, dtype_of(ending, x))
     product = Convolution(
         "image", rows, g.batch * g.y_count, k, g.y_count, g.groups, matrix(weight, k, 1, rows * k),
         matrix(x, channel, 0, g.x_channels * channel, x.stride(0)),
-        Matrix(T.dtype_of(x), 0, g.y_count, 1, rows * g.y_count, y_shape[1] * g.y_count), _bias(bias),
+        Matrix(T.dtype_of(out), 0, g.y_count, 1, rows * g.y_count, y_shape[1] * g.y_count), _bias(bias),
         plain=g.pointwise and x.is_contiguous(), single=g.inside, after=after,
     )  # fmt: skip
-    out = T.empty(y_shape, x.dtype)
     geometry = g.tables(False, x, g.x_channels, g.y_sizes)
     tables.convolve(plan(product, caps()), weight, x, bias, out, geometry, read)
     return out
 
 
 def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups, ending: Ending | None = None):
-    """dx of `forward`, which is also the transposed convolution of dy. One by phases takes no ending."""
+    """dx of `forward`, which is also the transposed convolution of dy."""
     small = tables.bindable(numel(x_shape), dy, weight)
     g = Geometry(x_shape, dy.shape, weight.shape, stride, padding, dilation, groups, small)
     way = way_of(g, dy.dtype, True)
@@ -200,11 +208,11 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups,
     if way == "few":
         return few_outputs.convolve(g, dy, weight, bias, x_shape, True, ending)
     if way == "phases":
-        if ending is not None:  # where storages are larger than what is seen of them
-            raise BindingTooLarge("a transposed convolution by phases, which takes nothing in")
-        return _by_phases(dy, weight, bias, x_shape, stride, padding, groups, g)
+        if ending is not None and not g.phased(dy.dtype):  # storages are larger than what is seen of them
+            raise BindingTooLarge("a transposed convolution by phases that takes nothing in")
+        return _by_phases(dy, weight, bias, x_shape, stride, padding, groups, g, ending)
     if way == "tables":
-        out = T.empty(x_shape, dy.dtype)
+        out = T.empty(x_shape, dtype_of(ending, dy))
         _image_by_tables(g, dy, g.turned(weight), bias, out, ending=ending)
         return out
     rows, k = g.x_channels, g.y_channels * g.taps
@@ -214,7 +222,8 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups,
         a = matrix(weight, k, 1, 0, rows * k)
     else:
         a = matrix(weight, 1, g.x_channels, 0, rows * k)
-    out = Matrix(T.dtype_of(dy), 0, g.x_count, 1, x_shape[1] * g.x_count, rows * g.x_count)
+    dtype = dtype_of(ending, dy)
+    out = Matrix(T.DTYPES[dtype], 0, g.x_count, 1, x_shape[1] * g.x_count, rows * g.x_count)
     c = None if bias is None else matrix(bias, bias.stride(0), 0, 0, rows * bias.stride(0))
     b = matrix(dy, 0, 0, dy.stride(0), g.y_channels * dy.stride(1))
     gather = None
@@ -223,7 +232,7 @@ def backward_image(dy, weight, bias, x_shape, stride, padding, dilation, groups,
     else:
         gather = g.gather("u" if g.stride == (1, 1, 1) else "t", dy, g.x_sizes)
     found = Product(rows, g.x_count, k, a, b, out, c, g.batch, groups, gather=gather)
-    return _multiply(x_shape, dy.dtype, found, weight, dy, bias, ending)
+    return _multiply(x_shape, dtype, found, weight, dy, bias, ending)
 
 
 def _image_by_tables(g: Geometry, dy, turned, bias, out, phase=None, ending=None) -> None:
@@ -239,19 +248,20 @@ def _image_by_tables(g: Geometry, dy, turned, bias, out, phase=None, ending=None
     product = Convolution(
         "image", rows, g.batch * g.x_count, k, g.x_count, g.groups, a,
         matrix(dy, channel, 0, g.y_channels * channel, dy.stride(0)),
-        Matrix(T.dtype_of(dy), 0, plane, 1, rows * plane, out.shape[1] * plane), _bias(bias), plain,
+        Matrix(T.dtype_of(out), 0, plane, 1, rows * plane, out.shape[1] * plane), _bias(bias), plain,
         scattered=phase is not None, after=after,
     )  # fmt: skip
     geometry = g.tables(True, dy, g.y_channels, g.x_sizes, phase)
     tables.convolve(plan(product, caps()), turned, dy, bias, out, geometry, read)
 
 
-def _by_phases(dy, weight, bias, x_shape, stride, padding, groups, whole: Geometry):
+def _by_phases(dy, weight, bias, x_shape, stride, padding, groups, whole: Geometry, ending: Ending | None = None):
     """A position meets only every stride-th tap: one product of unit step for each phase, without the zeros between.
 
-    Where (i + padding) % s = r, the taps are r, r + s, ...; the phase is the transposed convolution of those.
+    Where (i + padding) % s = r, the taps are r, r + s, ...; the phase is the transposed convolution of those. An ending
+    is for what is `phased`.
     """
-    out = T.empty(x_shape, dy.dtype)
+    out = T.empty(x_shape, dtype_of(ending, dy))
     unit = (1,) * len(stride)
     if any(s > k for s, k in zip(stride, weight.shape[2:])):  # phases without a tap
         if bias is None:
@@ -276,7 +286,7 @@ def _by_phases(dy, weight, bias, x_shape, stride, padding, groups, whole: Geomet
         if turned is None:
             turned = whole.turned(weight)
         which = tables.Phase(_three(phase, 0), _three(first, 0), whole.stride, whole.window, whole.x_sizes)
-        _image_by_tables(g, dy, turned, bias, out, which)
+        _image_by_tables(g, dy, turned, bias, out, which, ending)
     return out
 
 

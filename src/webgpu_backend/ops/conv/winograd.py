@@ -8,6 +8,7 @@ from ...kernels.matmul.product import Matrix, Product
 from ...plan import caps, launch
 from ..matmul.product import multiply, output
 from . import tables
+from .ending import dtype_of
 
 CHANNELS = 32  # the least for which the transforms are worth their time
 MOST = 1 << 26  # elements of a transformed image: beyond, memory is worth more
@@ -46,7 +47,7 @@ def _spread(x, channels: int, tiles: Tiles, padding, kind: str = "image"):
     """[16, channels, tiles] of an image, or of a gradient."""
     out = T.empty((16, channels, tiles.count), torch.float32)
     words = (*tiles.words, *x.shape[2:], x.storage_offset(), *x.stride(), *padding)
-    launch(plan(kind, T.dtype_of(x), channels * tiles.count, words, caps()), x, out)
+    launch(plan(kind, T.dtype_of(x), T.dtype_of(out), channels * tiles.count, words, caps()), x, out)
     return out
 
 
@@ -54,7 +55,7 @@ def _weights(weight, rows: int, k: int, s_m: int, s_k: int, flip: bool):
     """[16, k, rows]"""
     out = T.empty((16, k, rows), torch.float32)
     words = (rows, weight.storage_offset(), s_m, s_k)
-    launch(plan("weight", T.dtype_of(weight), rows * k, words, caps(), flip), weight, out)
+    launch(plan("weight", T.dtype_of(weight), T.dtype_of(out), rows * k, words, caps(), flip), weight, out)
     return out
 
 
@@ -73,12 +74,12 @@ def _image(x, weight, s_m: int, s_k: int, flip: bool, bias, shape, padding, endi
     rows, k = shape[1], x.shape[1]
     turned = _weights(weight, rows, k, s_m, s_k, flip)
     found = _product("image", rows, tiles.count, k, turned, _spread(x, k, tiles, padding))
-    out = T.empty(shape, x.dtype)
+    out = T.empty(shape, dtype_of(ending, x))
     source = (k, *x.shape[2:], x.storage_offset(), *x.stride(), *padding, weight.storage_offset(), s_m, s_k)
     words = (*tiles.words, *shape[2:], rows, *source)
     extra = () if bias is None else (bias.storage_offset(), bias.stride(0))
     after = ending and ending.after(shape, rows)
-    back = plan("out", T.dtype_of(x), rows * tiles.count, words, caps(), flip, extra, after)
+    back = plan("out", T.dtype_of(x), T.dtype_of(out), rows * tiles.count, words, caps(), flip, extra, after)
     read = [t for t in ((bias,) if ending is None else ending.tensors) if t is not None]
     launch(back, found, x, weight, *read, out)
     return out
@@ -99,5 +100,5 @@ def backward_weight(x, dy, shape, padding):
     gradient = _spread(dy, rows, tiles, (0, 0), "grad")
     found = _product("weight", rows, columns, tiles.count, gradient, _spread(x, columns, tiles, padding))
     out = T.empty(shape, x.dtype)
-    launch(plan("back", T.dtype_of(x), rows * columns, (), caps()), found, out)
+    launch(plan("back", T.dtype_of(x), T.dtype_of(out), rows * columns, (), caps()), found, out)
     return out

@@ -12,19 +12,19 @@ from ..oversize import fit, pieces
 from .product import addend, matrix, output
 
 _library = torch.library.Library("webgpu_backend", "FRAGMENT")
-_library.define("finished_product(Tensor a, Tensor b, Tensor? c, Tensor? d, str after) -> Tensor")
+_library.define("finished_product(Tensor a, Tensor b, Tensor? c, Tensor? d, str after, ScalarType dtype) -> Tensor")
 
 
 @planned
-def _product(a, b, c, d, after: str):
+def _product(a, b, c, d, after: str, dtype: torch.dtype):
     (*batch, m, k), n = a.shape, b.shape[-1]
     shape = (*batch, m, n)
     (*each, a_row, a_col), (*every, b_row, b_col) = a.stride(), b.stride()
-    out = T.empty(shape, a.dtype)
+    out = T.empty(shape, dtype)
     if not out.numel():
         return out
     product = Product(
-        m, n, k, matrix(a, a_row, a_col, 0, *each), matrix(b, b_col, b_row, 0, *every), output(a.dtype, m, n, *batch),
+        m, n, k, matrix(a, a_row, a_col, 0, *each), matrix(b, b_col, b_row, 0, *every), output(dtype, m, n, *batch),
         c=None if c is None else addend(c, shape), d=None if d is None else addend(d, shape), act=after,
         inner=batch[0] if batch else 1,
     )  # fmt: skip
@@ -33,14 +33,14 @@ def _product(a, b, c, d, after: str):
 
 
 @torch.library.impl(_library, "finished_product", "PrivateUse1")
-def _finished(a, b, c, d, after):
+def _finished(a, b, c, d, after, dtype):
     """The elements that `after` makes of r, which is a times b plus c, and of d."""
     try:
-        return _product(a, b, c, d, after)
+        return _product(a, b, c, d, after, dtype)
     except BindingTooLarge:  # parts of storages that are larger than a binding, or more rows than were known
-        out = torch.empty((*a.shape[:-1], b.shape[-1]), dtype=a.dtype, device="meta")
+        out = torch.empty((*a.shape[:-1], b.shape[-1]), dtype=dtype, device="meta")
         if fit(a, b, c, d, out):
-            return _product(*[None if x is None else x.clone() for x in (a, b, c, d)], after)
+            return _product(*[None if x is None else x.clone() for x in (a, b, c, d)], after, dtype)
     return _in_parts(a, b, c, d, after, out)
 
 
@@ -53,10 +53,13 @@ def _in_parts(a, b, c, d, after, out):
         whole = x is None or x.dim() < behind or x.shape[-behind] == 1 or (x is b and behind == 2)
         return x if whole else x.narrow(-behind, start, length)
 
-    made = [_finished(*[part(x, *piece) for x in (a, b, c, d)], after) for piece in pieces(a.shape[cut], a, d, out)]
+    made = [
+        _finished(*[part(x, *piece) for x in (a, b, c, d)], after, out.dtype)
+        for piece in pieces(a.shape[cut], a, d, out)
+    ]
     return torch.cat(made, cut)
 
 
 @torch.library.register_fake("webgpu_backend::finished_product", lib=_library)
-def _shape(a, b, c, d, after):
-    return a.new_empty((*a.shape[:-1], b.shape[-1]))
+def _shape(a, b, c, d, after, dtype):
+    return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=dtype)

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 
 import torch
+from torch._dynamo.exc import RestartAnalysis
 from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx_inner
 
@@ -59,6 +60,8 @@ def _inner(graph: torch.fx.GraphModule, inputs, **kwargs):
     as_written = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
     try:
         return compile_fx_inner(graph, inputs, **kwargs)
+    except RestartAnalysis:  # no refusal: Dynamo traces anew, with numbers that it took for symbols as constants
+        raise
     except Exception as error:
         return _replayed(as_written, error)
 

@@ -24,7 +24,8 @@ def finish_convolutions(graph: Graph) -> None:
         x, weight, _, *how = node.args
         with graph.inserting_before(root):
             table = _table(graph, region.best_numbers, node.meta["val"].shape[1])
-            made = call(graph, ours.finished_convolution.default, x, weight, table, other, *how, after)
+            dtype = root.meta["val"].dtype
+            made = call(graph, ours.finished_convolution.default, x, weight, table, other, *how, after, dtype)
         order[made] = order[root]
         root.replace_all_uses_with(made)
     graph.eliminate_dead_code()
@@ -40,8 +41,10 @@ def _serves(node: Node) -> bool:
     if not known(_flat(how)) or values[0].dim() > 5:
         return False
     if not all([known(v.shape) for v in values]):  # images, or their number, may change: the kernels fit any
-        transposed = how[3]
-        return not transposed and known([*values[1].shape, values[0].shape[1]]) and fits(values[1])
+        stride, _, _, transposed, *_ = how
+        if transposed and max(stride) > 1:  # sizes say whether all of its phases take something in
+            return False
+        return known([*values[1].shape, values[0].shape[1]]) and fits(values[1])
     return serves(*values[:2], *how)
 
 
@@ -87,6 +90,9 @@ class _Region(Region):
         self.best_numbers: list[Node] = []
         bias = product.args[2]
         self.text.rounded(product, "r" if bias is None else f"r + {self._number(bias)}")
+        if bias is not None:  # which Inductor would add by a kernel of its own
+            self.ends_at(product)
+            self.best_numbers = [bias]
 
     def _next(self) -> bool:
         before = self.best

@@ -10,7 +10,7 @@ from .... import tensor as T
 from ....ops.conv import finished as _finished  # noqa: F401  defines an operator
 from ....ops.matmul import finished  # noqa: F401  and this one
 from ....plan import caps
-from .nodes import VIEWS, call, equal, known
+from .nodes import VIEWS, call, equal, known, size
 from .products import CAST, FLOATS, STEPS, Text
 
 aten, ours = torch.ops.aten, torch.ops.webgpu_backend
@@ -20,6 +20,7 @@ _ADDING = {aten.addmm.default, aten.baddbmm.default}
 _PRODUCTS = {
     *_PLAIN, *_ADDING, ours.finished_product.default, aten.convolution.default, ours.finished_convolution.default,
 }  # fmt: skip
+_READERS = {*_PRODUCTS, ours.attention.default, ours.finished_attention.default}
 _OVERLOAD = type(aten.mm.default)
 _MOST = 24  # steps that a product takes in
 
@@ -36,8 +37,10 @@ def finish_products(graph: Graph) -> None:
             d = found.other
             if d is not None:
                 whole = not equal(d.meta["val"].numel(), value.shape[-1])
-                d = call(graph, aten.reshape.default, d, _sizes(value.shape) if whole else [value.shape[-1]])
-            made = call(graph, ours.finished_product.default, a, b, c, d, found.after)
+                lead = [size(graph, a, i) for i in range(value.dim() - 1)] if whole else []
+                d = call(graph, aten.reshape.default, d, [*lead, value.shape[-1]])
+            dtype = found.root.meta["val"].dtype
+            made = call(graph, ours.finished_product.default, a, b, c, d, found.after, dtype)
             if found.sizes is not None:
                 made = call(graph, aten.reshape.default, made, found.sizes)
         order[made] = order[found.root]
@@ -53,19 +56,12 @@ def _serves(node: Node) -> bool:
         return False
     if any([v.dtype not in FLOATS or v.dtype != values[0].dtype or v.device.type != T.NAME for v in values]):
         return False
-    if not known(values[-2].shape[-2:]) or len([n for n in values[-1].shape if not isinstance(n, int)]) > 1:
-        return False
-    return all(map(fits, values)) and not equal(values[-1].shape[-2], 1)
+    return known(values[-2].shape[-2:]) and all(map(fits, values)) and not equal(values[-1].shape[-2], 1)
 
 
 def fits(value: torch.Tensor) -> bool:
     """One binding, as far as that is known."""
     return not known(value.shape) or value.numel() * value.element_size() <= caps().max_binding
-
-
-def _sizes(shape) -> list[int]:
-    """For a view; one of them may change."""
-    return [n if isinstance(n, int) else -1 for n in shape]
 
 
 class Found(NamedTuple):
@@ -88,7 +84,7 @@ class Region:
         self.text = Text()
         self.inside = [product]
         self.other: Node | None = None
-        self.sizes_of: dict[Node, list] = {}  # those that a view has made
+        self.viewed: dict[Node, list] = {}  # those that a view has made
         self.best: Found | None = None
         self.start(product)
         while len(self.inside) < _MOST and self._next():
@@ -103,21 +99,32 @@ class Region:
         step = min(users, key=lambda n: self.order.get(n, -1), default=None)
         if step is None or step.op != "call_function" or not self._shaped(step):
             return False
-        if step.target in VIEWS:
+        if step.target in VIEWS or step.target is aten.clone.default:
             self.text.names[step] = self.text.names[step.args[0]]
-            self.sizes_of[step] = list(step.args[1])
         elif step.target not in (*STEPS, CAST) or not self._alike(step) or not self.text.step(step, self._leaf):
             return False
+        if step.target in VIEWS:
+            self.viewed[step] = list(step.args[1])
         for given in step.all_input_nodes:
-            if given in self.sizes_of and step.target not in VIEWS:
-                self.sizes_of[step] = self.sizes_of[given]
+            if given in self.viewed and step.target not in VIEWS:
+                self.viewed[step] = self.viewed[given]
         self.inside.append(step)
         seen = [n for n in self.inside if any([u not in self.inside for u in n.users])]
-        works = any([n.target in STEPS for n in self.inside])
-        if works and seen == [step] and step.meta["val"].dtype == self.dtype and step.target not in VIEWS:
-            after = self.text.source(step).replace("\n", "; ")  # generated code has it in comments
-            self.best = Found(step, after, self.other, self.sizes_of.get(step))
+        if seen == [step] and step.target in (*STEPS, CAST) and self._ends(step):
+            self.ends_at(step)
         return True
+
+    def ends_at(self, step: Node) -> None:
+        after = self.text.source(step).replace("\n", "; ")  # generated code has it in comments
+        self.best = Found(step, after, self.other, self.viewed.get(step))
+
+    def _ends(self, step: Node) -> bool:
+        """Whether its value may be what is stored. What follows in Inductor's kernels reads less of the product itself
+        than of a wider dtype."""
+        dtype = step.meta["val"].dtype
+        if dtype not in FLOATS or dtype.itemsize > self.dtype.itemsize and not stored(step):
+            return False
+        return dtype != self.dtype or any([n.target in STEPS for n in self.inside])
 
     def _shaped(self, node: Node) -> bool:
         """Whether it has the product's elements, in its order."""
@@ -143,12 +150,22 @@ class Region:
         return self.meets(node)
 
     def meets(self, node: Node) -> str | None:
-        """As the one value that is read beside what is computed, if it can be that."""
-        if self.other is not None or not there(node):
+        """As the one value that is read beside what is computed, if it can be that; a cast of it is done here."""
+        if self.other is not None:
+            return None
+        if node.target is CAST and node.args[0].meta["val"].dtype in FLOATS and there(node.args[0]):
+            return self.text.names[node] if self.text.step(node, self.meets) else None
+        if not there(node):
             return None
         self.other = node
         self.text.names[node] = "d"
         return "d"
+
+
+def stored(node: Node) -> bool:
+    """Whether somebody needs a value in memory whom Inductor's kernels cannot take in."""
+    users = [n for u in node.users for n in (u.users if u.target in VIEWS else [u])]
+    return any([u.op == "output" or u.target in _READERS for u in users])
 
 
 def there(node: Node) -> bool:

@@ -26,3 +26,9 @@ def equal(a, b) -> bool:
 
 def known(sizes) -> bool:
     return all([isinstance(n, int) for n in sizes])
+
+
+def size(graph: torch.fx.Graph, node: torch.fx.Node, dim: int) -> int | torch.fx.Node:
+    """One that a view can be given: a number, or a node where it changes."""
+    found = aten.sym_size.int(node.meta["val"], dim)  # a symbol's number, where that has turned out to be the only one
+    return found if isinstance(found, int) else call(graph, aten.sym_size.int, node, dim)

@@ -171,7 +171,7 @@ class Text:
         self.lines: list[str] = []
 
     def rounded(self, node: Node, source: str) -> None:
-        name = f"t{len(self.names)}"
+        name = f"t{len(self.lines)}"
         self.names[node] = name
         self.lines.append(f"{name} = {FLOATS.get(node.meta['val'].dtype, '{}').format(source)}")
 
