@@ -120,11 +120,17 @@ def test_casts(adapter_of, dtype, result):
 
 
 @compiled
-def test_one_query_keeps_its_kernel(adapter_of):
-    """It writes its own dtype alone, and a cast is another one."""
+def test_one_query_of_another_dtype(adapter_of):
     adapter_of(kind="gpu")
-    q, k, v = (torch.randn(2, 4, n, 8).half() for n in (1, 33, 33))
-    check(lambda q, k, v: [sdpa(q, k, v).float() * 0.5, sdpa(q, k, v) * 0.5], q, k, v, rough=0.01)
+    for dtype, result in ((torch.float16, torch.float32), (torch.float32, torch.bfloat16)):
+        given = [torch.randn(2, 4, n, 8).to(dtype).to(D) for n in (1, 33, 33)]
+        f = lambda q, k, v, to=result: sdpa(q, k, v).to(to) * 0.5  # noqa: E731
+        made = torch.compile(f)
+        with torch.no_grad():
+            found, expected = made(*given), f(*given)
+            names = kernels_of(lambda: made(*given))
+        assert len(names) == 1 and found.dtype is result, names
+        torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0)
 
 
 def by_rows(x):

@@ -97,8 +97,3 @@ class _Region(Region):
         if first and self.other is node:
             self.turned = bool(self.rows)
         return found
-
-    def _ends(self, step: Node) -> bool:
-        """One query has a kernel that writes its own dtype alone."""
-        own = step.meta["val"].dtype == self.dtype
-        return (own or not equal(self.sizes[2], 1)) and super()._ends(step)
