@@ -143,26 +143,27 @@ def test_a_graph_becomes_one_dispatch(of_a_gpu, dtype):
 
 @pytest.mark.usefixtures("compiled_by_inductor")
 def test_other_graphs_are_left(of_a_gpu):
-    """Keys that are put elsewhere than values, turned by other angles, or in another way."""
+    """Angles or a way of turning of a key's own, values at another place, caches that are seen before."""
     torch.manual_seed(0)
     fresh, keys, values, cos, sin, starts = drawn(1, 4, 2, 30, 16, 16, torch.float32)
 
     def wrong_way(x, cos, sin):
-        first, second = x.chunk(2, -1)
-        return x * cos + torch.cat([second, -first], -1) * sin
+        return x * cos + torch.cat([x[..., 8:], -x[..., :8]], -1) * sin
 
-    def elsewhere(fresh, keys, values, place, cos, sin, turn, other):
-        q, k, v = (t.reshape(1, 1, -1, 16).transpose(1, 2) for t in fresh.split([64, 32, 32], -1))
-        keys.index_copy_(2, place, turn(k, cos, sin))
-        values.index_copy_(2, other, v)
-        return F.scaled_dot_product_attention(turned(q, sin, cos), keys, values, enable_gqa=True)
+    def step(fresh, keys, values, place, other, cos, sin, case):
+        parts = fresh[..., :64], fresh[..., 64:96], fresh[..., 96:]
+        q, k, v = (t.reshape(1, 1, -1, 16).transpose(1, 2) for t in parts)
+        turn = wrong_way if case == "way" else turned
+        keys.index_copy_(2, place, turn(k, sin, cos) if case == "angles" else turn(k, cos, sin))
+        values.index_copy_(2, other if case == "place" else place, v)
+        factor = keys.amax() if case == "seen" else 2
+        return F.scaled_dot_product_attention(turned(q, cos, sin), keys, values, enable_gqa=True) * factor
 
-    for turn, shift in ((turned, 0), (wrong_way, 0), (turned, 1)):
-        at, other = torch.tensor([3]), torch.tensor([3 + shift])
+    for case in ("angles", "way", "place", "seen"):
         own, there = (keys.clone(), values.clone()), (keys.to(D), values.to(D))
-        expected = elsewhere(fresh, *own, at, cos, sin, turn, other)
-        given = fresh.to(D), *there, at.to(D), cos.to(D), sin.to(D), turn, other.to(D)
-        found = torch.compile(elsewhere)(*given)
-        torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-4)
-        for one, there_ in zip(own, there):
-            torch.testing.assert_close(there_.cpu(), one, rtol=1e-5, atol=1e-5)
+        rest = torch.tensor([3]), torch.tensor([4]), cos, sin
+        expected = step(fresh, *own, *rest, case)
+        found = torch.compile(step)(fresh.to(D), *there, *[t.to(D) for t in rest], case)
+        torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-4, msg=lambda m: f"{case}: {m}")
+        for one, other in zip(own, there):
+            torch.testing.assert_close(other.cpu(), one, rtol=1e-5, atol=1e-5)

@@ -38,14 +38,17 @@ class _Heads(NamedTuple):
 
 
 def attend_to_caches(graph: Graph) -> None:
+    order = {node: i for i, node in enumerate(graph.nodes)}
     for node in graph.find_nodes(op="call_function", target=ours.attention.default):
         outputs = [n for n in node.users if n.target is operator.getitem and n.users]
         if node.kwargs or any([n.args[1] != 0 for n in outputs]) or len(outputs) != 1:
             continue
-        q, keys, values, mask, causal, scale, order = node.args
+        q, keys, values, mask, causal, scale, lies = node.args
         keys, values = _put(keys), _put(values)
         if causal or keys is None or values is None or keys.place is not values.place:
             continue
+        if any([order[user] < order[node] for put in (keys, values) for user in put.node.users]):
+            continue  # somebody sees the caches before this does
         q, k = _turned(q), _turned(keys.value)
         if q is None or k is None or (q.cos, q.sin) != (k.cos, k.sin):
             continue
@@ -53,10 +56,11 @@ def attend_to_caches(graph: Graph) -> None:
         if None in heads or len({h.row for h in heads}) > 1 or not _agree(heads, keys, values, q):
             continue
         rest = dict(place=keys.place, cos=q.cos, sin=q.sin, mask=mask, scale=scale)
-        rest |= dict(heads=heads[0].count, starts=[h.start for h in heads], order=list(order))
+        rest |= dict(heads=heads[0].count, starts=[h.start for h in heads], order=list(lies))
         made = _functional(graph, node, heads[0].row, keys.cache, values.cache, rest)
         for old, new in zip((outputs[0], keys.node, values.node), made):
             old.replace_all_uses_with(new)
+            order[new] = order[node]
     graph.eliminate_dead_code()
 
 
@@ -108,8 +112,10 @@ def _part(node: Node, x: Node, start: int, end: int) -> bool:
     """Whether it is these elements of x's last dimension."""
     if node.target is not aten.slice.Tensor or node.args[0] is not x or len(node.args) != 4:
         return False
-    size = x.meta["val"].shape[-1]
-    return node.args[1] in (-1, x.meta["val"].dim() - 1) and node.args[2] == start and min(node.args[3], size) == end
+    size, (_, dim, first, last) = x.meta["val"].shape[-1], node.args
+    if not known((size, first, last)) or dim not in (-1, x.meta["val"].dim() - 1):
+        return False
+    return first == start and min(last, size) == end
 
 
 def _heads(node: Node) -> _Heads | None:
@@ -120,7 +126,7 @@ def _heads(node: Node) -> _Heads | None:
     view = node.args[0]
     row = view.args[0] if view.target in VIEWS else view
     start = 0
-    if row.target is aten.slice.Tensor and len(row.args) == 4 and row.args[1] in (-1, 2):
+    if row.target is aten.slice.Tensor and len(row.args) == 4 and row.args[1] in (-1, 2) and known(row.args[2:]):
         row, start = row.args[0], row.args[2]
     value = row.meta["val"]
     if value.dim() != 3 or not known(value.shape) or length != 1 or value.shape[:2] != (batch, 1):
