@@ -263,6 +263,12 @@ def test_renorm():
         for p in (1, 2, 3.5):
             gradients(lambda t, p=p: torch.renorm(t, p, 0, 2.0), x)
             gradients(lambda t, p=p: torch.renorm(t, p, -1, 2.0), x)
+            gradients(lambda t, p=p: t.clone().renorm_(p, -1, 2.0), x)
+    x = torch.randn(3, 4, 5, dtype=torch.complex64).to(D).requires_grad_()  # NaN on the CPU, by the largest
+    (one,) = torch.autograd.grad(torch.renorm(x, float("inf"), 2, 0.5).abs().sum(), x)
+    (other,) = torch.autograd.grad(x.clone().renorm_(float("inf"), 2, 0.5).abs().sum(), x)
+    assert one.isfinite().all() and torch.equal(one.cpu(), other.cpu())
+    same_error(lambda t: t.detach().requires_grad_().renorm_(2, 0, 1.0), torch.ones(2, 2))
     same_error(lambda t: torch.renorm(t, 0, 0, 1.0), torch.ones(2, 2))
     same_error(lambda t: torch.renorm(t, 2, 0, -1.0), torch.ones(2, 2))
     same_error(lambda t: torch.renorm(t, 2, 0, 1.0), torch.ones(2))

@@ -272,3 +272,8 @@ def renorm(self, p, dim, maxnorm):
     norm = torch.linalg.vector_norm(wide, p, [d for d in range(self.dim()) if d != own], keepdim=True)
     factor = torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
     return (wide * factor).to(self.dtype)
+
+
+@custom("renorm_", key="AutogradPrivateUse1")
+def renorm_(self, p, dim, maxnorm):
+    return self.copy_(renorm(self.clone(), p, dim, maxnorm))  # whose gradient needs what was there
