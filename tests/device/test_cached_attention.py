@@ -8,7 +8,6 @@ from tests import needs
 from tests.device._adapter import kernels_of
 from webgpu_backend.frontend.graphs.inductor import compiling  # noqa: F401  defines the operator
 from webgpu_backend.kernels.attention import one_query
-from webgpu_backend.runtime.gpu import gpu
 
 D = "webgpu"
 ROUGH = {torch.float32: 1e-4, torch.float16: 0.01, torch.bfloat16: 0.06}
@@ -19,9 +18,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 def of_a_gpu(adapter_of):
     """Kernels of a GPU, where this one is among them."""
     needs.feature("subgroups")
+    needs.limit("max_bindings", one_query.CACHED_BINDINGS)
     adapter_of(kind="gpu")
-    if gpu().caps.max_bindings < one_query.CACHED_BINDINGS:
-        pytest.skip("too few bindings")
 
 
 def turned(x, cos, sin):
