@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_map
 import webgpu_backend
 from tests import needs
 from webgpu_backend.frontend.dispatch import subclasses
+from webgpu_backend.plan import cache
 
 D = "webgpu"
 seen: list[str] = []
@@ -220,3 +221,38 @@ def test_counting_flops():
         F.linear(torch.randn(3, 4, device=D), torch.randn(6, 4, device=D))
     assert counter.get_total_flops() == 2 * (2 * 2 * 2 * 5 * 5 * 4) + 2 * 3 * 4 * 6
     assert not webgpu_backend.fallbacks()
+
+
+class Through(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+CONJUGATING = {
+    "eig": lambda a: torch.linalg.eig(a.real.contiguous())[1],
+    "eigh": lambda a: torch.linalg.eigh(a @ a.mH)[0],
+    "eigh of the upper half": lambda a: torch.linalg.eigvalsh(a @ a.mH, UPLO="U"),
+    "pinv": lambda a: torch.linalg.pinv(a[:, :3]),
+    "lstsq": lambda a: torch.linalg.lstsq(a[:, :3], a).solution,
+    "cholesky": lambda a: torch.linalg.cholesky(a @ a.mH + torch.eye(5, device=a.device)),
+    "ldl_solve": lambda a: torch.linalg.ldl_solve(
+        *torch.linalg.ldl_factor(a @ a.mH, hermitian=True), a, hermitian=True
+    ),
+    "hfft": lambda a: torch.fft.hfft(a),
+    "ihfft": lambda a: torch.fft.ihfft(a.real),
+}
+
+
+@pytest.mark.parametrize("name", CONJUGATING)
+def test_kernels_that_conjugate_do_so_inside_of_modes(name):
+    """Also those whose plan was made there, when they are called elsewhere."""
+    a = torch.randn(5, 5, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))
+    wanted, given = CONJUGATING[name](a), a.to(D)
+    alone = CONJUGATING[name](given).cpu()
+    cache.clear()
+    with Through():
+        inside = CONJUGATING[name](given)
+    for found in (inside, CONJUGATING[name](given)):
+        torch.testing.assert_close(found.cpu(), alone, rtol=1e-5, atol=1e-5)
+    if name != "eig":  # whose vectors may point the other way
+        torch.testing.assert_close(alone, wanted.resolve_conj(), rtol=1e-3, atol=1e-3)

@@ -183,6 +183,8 @@ ROWS: tuple[Row, ...] = (
         when=FIRST_USE),
     _relied("torch._C._ExcludeDispatchKeyGuard", "class", "autocast"),
     _relied("torch._C.DispatchKeySet", "class", "autocast"),
+    _relied("torch._C._dispatch_tls_is_dispatch_key_excluded", "builtin", "conjugated views inside of modes"),
+    _relied("torch._C._dispatch_tls_set_dispatch_key_excluded", "builtin", "conjugated views inside of modes"),
     Row("torch._tensor_str._tensor_str", "(self, indent)", "integrations.printing:contents",
         "printing tensors while a plan is made", TORCH, when=FIRST_USE),
     Row("torch._tensor_str._Formatter.__init__", "(self, tensor)", "integrations.printing:formatter",

@@ -22,6 +22,10 @@ _OFFSET = (1 << UID_BITS) - 1  # the part of a data pointer that is bytes from i
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 _DRAWS = (Draw, PlannedDraw)
 _MOST_UNPLANNED = 4096
+# Views that are resolved when they are read.
+_LAZY = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
+_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
+_exclude = torch._C._dispatch_tls_set_dispatch_key_excluded
 
 
 class Operator:
@@ -51,7 +55,21 @@ class Operator:
 
     def direct(self, args: tuple, kwargs: dict):
         """The function as it is written."""
-        return self.call(*args, **kwargs)
+        return self._called(*args, **kwargs)
+
+    def _called(self, *args, **kwargs):
+        """What it makes of a conjugated or negated view is read as such, also inside of torch's modes and subclasses,
+        where torch does not look at that any more."""
+        hidden = [key for key in _LAZY if _excluded(key)]
+        if not hidden:
+            return self.call(*args, **kwargs)
+        for key in hidden:
+            _exclude(key, False)
+        try:
+            return self.call(*args, **kwargs)
+        finally:
+            for key in hidden:
+                _exclude(key, True)
 
     # -- what a short form hands over
 
@@ -104,7 +122,7 @@ class Operator:
         if key in self._unplanned:
             return None
         try:
-            plan, lasting = plan_of(self.call, args, kwargs, tensors, bound, self.writes, self.graph)
+            plan, lasting = plan_of(self._called, args, kwargs, tensors, bound, self.writes, self.graph)
         except (T.Unplannable, Unsupported, BindingTooLarge):
             if len(self._unplanned) >= _MOST_UNPLANNED:
                 self._unplanned.clear()
