@@ -115,6 +115,8 @@ def test_a_place_outside_is_reported(of_a_gpu):
     found = torch.ops.webgpu_backend.cached_attention(*there, None, 1.0, 2, list(starts), [0, 1, 2, 3])
     with pytest.raises(IndexError, match="index 10 is out of bounds for dimension 2 with size 10"):
         found.cpu()
+    for one, other in zip(there[1:3], (keys, values)):  # nothing is written in its place
+        torch.testing.assert_close(one.cpu(), other, rtol=0, atol=0)
 
 
 @pytest.mark.usefixtures("compiled_by_inductor")
@@ -157,8 +159,10 @@ def test_other_graphs_are_left(of_a_gpu):
         factor = keys.amax() if case == "seen" else 2
         return F.scaled_dot_product_attention(turned(q, cos, sin), keys, values, enable_gqa=True) * factor
 
-    for case in ("angles", "way", "place", "seen"):
+    for case in ("angles", "way", "place", "seen", "one memory"):
         own, there = (keys.clone(), values.clone()), (keys.to(D), values.to(D))
+        if case == "one memory":
+            there = tuple(torch.stack([keys, values]).to(D))
         rest = torch.tensor([3]), torch.tensor([4]), cos, sin
         expected = step(fresh, *own, *rest, case)
         found = torch.compile(step)(fresh.to(D), *there, *[t.to(D) for t in rest], case)

@@ -198,7 +198,7 @@ fn main(@builtin(local_invocation_index) lid: u32, @builtin(workgroup_id) wid: v
     if (lid < {{ lanes }}u) {
         acc = fma(vec4<f32>(scores[place]), {{ widened("fresh_in[fresh_v + e]") }}, acc);
     }
-    if (head % p.ratio == 0u) {
+    if (head % p.ratio == 0u && !bad) {
         if (lid < p.e4) {
             let k = rows[p.e4 + lid];
             let at = k_at + place * p.k_r + lid;

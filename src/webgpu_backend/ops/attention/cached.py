@@ -9,7 +9,7 @@ from ...kernels.attention.single import MAX_HEAD, Shape
 from ...kernels.layout import strides_in
 from ...plan import caps, launch, planned
 from ...plan.faults import site
-from .sdpa import ready, where_mask, where_rows
+from .sdpa import grouped, ready, where_mask, where_rows
 
 _library = torch.library.Library("webgpu_backend", "FRAGMENT")
 _library.define(
@@ -22,17 +22,13 @@ def serves(fresh, keys, values, cos, sin, heads: int, starts: tuple[int, int, in
     """Whether one dispatch does it: groups of four elements everywhere, and few enough keys. Sizes are known."""
     here, shape = caps(), _shape(fresh, keys, values, heads)
     alike = len({t.dtype for t in (fresh, keys, values, cos, sin)}) == 1 and fresh.dtype in T.DTYPES
-    groups = all([_grouped(t) for t in (fresh, keys, values, cos, sin)]) and not any([n % 4 for n in starts])
+    groups = all([grouped(t) for t in (fresh, keys, values, cos, sin)]) and not any([n % 4 for n in starts])
     if not alike or not groups or shape.e % 8 or shape.v % 4 or here.max_bindings < one_query.CACHED_BINDINGS:
         return False
     if max(shape.e, shape.v) > MAX_HEAD:
         return False
-    whole = all([t.nbytes <= here.max_binding for t in (fresh, keys, values)])
+    whole = all([t.untyped_storage().nbytes() <= here.max_binding for t in (fresh, keys, values)])
     return whole and one_query.fits(shape, T.DTYPES[fresh.dtype], False, 0.0, here)
-
-
-def _grouped(x: torch.Tensor) -> bool:
-    return x.stride(-1) == 1 and not any([n % 4 for n in (x.storage_offset(), *x.stride()[:-1])])
 
 
 def _shape(fresh, keys, values, heads: int) -> Shape:

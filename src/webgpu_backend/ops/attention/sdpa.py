@@ -29,10 +29,15 @@ def where_rows(x: torch.Tensor) -> Strides:
     return Strides(x.storage_offset(), *x.stride()[:3])
 
 
+def grouped(x: torch.Tensor) -> bool:
+    """Whether its rows can be read in groups of four elements as they lie."""
+    *outer, inner = x.stride()
+    return inner == 1 and not any([n % 4 for n in (x.storage_offset(), *outer)])
+
+
 def ready(x: torch.Tensor) -> torch.Tensor:
     """Rows of four-element groups; a copy only where the layout forbids that."""
-    b, h, r, e = x.stride()
-    if e == 1 and not (b % 4 or h % 4 or r % 4 or x.storage_offset() % 4):
+    if grouped(x):
         return x
     return x.clone(memory_format=torch.contiguous_format)  # contiguous() would leave a tensor where its storage has it
 

@@ -8,7 +8,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ....ops.attention import cached
-from .nodes import VIEWS, call, known
+from .nodes import VIEWS, call, known, storage
 
 aten, ours = torch.ops.aten, torch.ops.webgpu_backend
 _HEADS_FIRST = [0, 2, 1, 3]
@@ -47,6 +47,8 @@ def attend_to_caches(graph: Graph) -> None:
         keys, values = _put(keys), _put(values)
         if causal or keys is None or values is None or keys.place is not values.place:
             continue
+        if storage(keys.cache) == storage(values.cache):
+            continue  # which a kernel cannot write to by two bindings
         if any([order[user] < order[node] for put in (keys, values) for user in put.node.users]):
             continue  # somebody sees the caches before this does
         q, k = _turned(q), _turned(keys.value)

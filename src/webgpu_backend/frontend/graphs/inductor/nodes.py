@@ -2,6 +2,7 @@
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
+from torch.multiprocessing.reductions import StorageWeakRef
 
 _library = torch.library.Library("webgpu_backend", "FRAGMENT")
 _library.define("realized(Tensor x) -> Tensor")
@@ -22,6 +23,12 @@ def call(graph: torch.fx.Graph, target, *args) -> torch.fx.Node:
 def equal(a, b) -> bool:
     """Whether sizes, or lists of them, are the same whatever those that change may be."""
     return statically_known_true(sym_eq(tuple(a), tuple(b)) if isinstance(a, (tuple, list)) else sym_eq(a, b))
+
+
+def storage(node: torch.fx.Node) -> StorageWeakRef | None:
+    """The memory of its value."""
+    value = node.meta.get("val")
+    return StorageWeakRef(value.untyped_storage()) if isinstance(value, torch.Tensor) else None
 
 
 def known(sizes) -> bool:

@@ -18,7 +18,7 @@ from .attention import finish_attention
 from .cached import attend_to_caches
 from .convolutions import finish_convolutions
 from .epilogues import finish_products
-from .nodes import call, realized
+from .nodes import call, realized, storage
 from .products import join_products
 from .random import draw_inside
 from .rows import single_rows
@@ -136,24 +136,19 @@ def keep_apart(graph: torch.fx.Graph) -> None:
     aten = torch.ops.aten
     for node in [n for n in graph.nodes if n.target in (aten.index_put.default, aten._unsafe_index_put.default)]:
         written, indices, values = node.args[:3]
-        if _reads(values, _storage(written)):
+        if _reads(values, storage(written)):
             with graph.inserting_before(node):
                 copied = call(graph, realized, call(graph, aten.clone.default, values))
             node.args = (written, indices, copied, *node.args[3:])
 
 
-def _storage(node: torch.fx.Node) -> StorageWeakRef | None:
-    value = node.meta.get("val")
-    return StorageWeakRef(value.untyped_storage()) if isinstance(value, torch.Tensor) else None
-
-
-def _reads(node: torch.fx.Node, storage: StorageWeakRef) -> bool:
+def _reads(node: torch.fx.Node, memory: StorageWeakRef) -> bool:
     """Whether a value is made of this memory."""
     seen, left = {node}, [node]
     while left:
         one = left.pop()
-        own = _storage(one)
-        if own is not None and own == storage:
+        own = storage(one)
+        if own is not None and own == memory:
             return True
         fresh = [n for n in one.all_input_nodes if n not in seen]
         seen.update(fresh)
