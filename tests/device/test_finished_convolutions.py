@@ -163,7 +163,8 @@ def test_casts(adapter_class, dtype):
     assert not any(["wgsl" in n for n in names]), names
     for a, b in zip(found, expected):
         assert a.dtype == b.dtype
-        torch.testing.assert_close(a, b, rtol=0.0, atol=0.0)
+        rough = 1e-6 if a.dtype is torch.float32 else 0.0  # drivers may make one rounding of a product and a sum
+        torch.testing.assert_close(a, b, rtol=rough, atol=rough)
 
 
 def check(f, *args, kernels=None, rough=1e-4, dynamic=None):

@@ -114,7 +114,8 @@ def test_casts(adapter_class, name, dtype, to):
             alone = kernels_of(lambda: given[0] @ given[1].t())
         assert len(names) == len(alone), names
         assert found.dtype == expected.dtype and found.shape == expected.shape
-        torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0, equal_nan=True)
+        rough = 1e-6 if found.dtype is torch.float32 else 0.0  # drivers may make one rounding of a product and a sum
+        torch.testing.assert_close(found, expected, rtol=rough, atol=rough, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", FLOATS[1:], ids=str)

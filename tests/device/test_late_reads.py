@@ -1,5 +1,7 @@
 """Reads that nobody waits for yet: what a tensor held at a point of the queue, whatever is recorded after it."""
 
+from time import sleep
+
 import pytest
 import torch
 
@@ -8,6 +10,7 @@ from webgpu_backend import tensor as T
 from webgpu_backend.program import Program, Step
 from webgpu_backend.runtime.errors import DeviceError
 from webgpu_backend.runtime.gpu import gpu
+from webgpu_backend.runtime.handing import Batch, pass_on
 
 D = "webgpu"
 FILL = """
@@ -66,6 +69,21 @@ def test_a_batch_that_is_refused(way):
     with pytest.raises(DeviceError, match="too_many"):
         T.read_later(x)()
     assert T.read_later(x)().tolist() == [2.0] * 4
+
+
+def test_a_batch_before_the_copy_is_refused(way, monkeypatch):
+    """It is told too, once; the values are there."""
+    from webgpu_backend.plan import launch
+
+    end = Batch.end
+    monkeypatch.setattr(Batch, "end", lambda *args: sleep(0.05) or end(*args))  # not done when the copy is asked for
+    x, lost = torch.ones(4, device=D), torch.zeros(4, device=D)
+    torch.webgpu.synchronize()
+    launch(Step(Program("too_many", FILL, "w", 0), b"", (gpu().caps.max_groups + 1, 1, 1)), lost)
+    pass_on(gpu().queue)
+    with pytest.raises(DeviceError, match="too_many"):
+        T.read_later(x)()
+    assert T.read_later(x)().tolist() == [1.0] * 4
 
 
 def test_a_bad_index_is_told(way):

@@ -73,10 +73,11 @@ class Late:
         queue = self.queue
         with queue.lock:
             if self.batch is not None:
-                if queue._hand._stopped:
+                failed = self.batch.refused is not None or self.batch.unsubmitted is not None
+                if failed or queue._hand._stopped:
                     queue._hand.wait()
-                if self.batch.refused is not None or self.batch.unsubmitted is not None:
-                    queue.raise_refused()
+                queue.raise_refused()  # also where the copy itself is in a later batch, which is submitted
+                if failed:
                     raise DeviceError("what was to be read has been refused, with the batch that it was in")
                 if not self.batch.submitted:
                     return False

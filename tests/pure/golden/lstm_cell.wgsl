@@ -11,8 +11,8 @@ fn f16_bits(x: f32) -> u32 {
     return sign | r;
 }
 fn f32_copysign(x: f32, s: f32) -> f32 {
-  let magnitude = abs(x);
-  return select(magnitude, -magnitude, bitcast<i32>(s) < 0);
+  let magnitude = bitcast<u32>(x) & 0x7fffffffu;
+  return bitcast<f32>(select(magnitude, magnitude | 0x80000000u, bitcast<i32>(s) < 0));
 }
 fn f32_exp(x: f32) -> f32 {
   return f32_exp_scaled(x, 0);

@@ -82,11 +82,11 @@ fn f32_sgn(x: f32) -> f32 {
   return f32_sign(x);
 }
 
-// Chosen, not put together from bits: llvmpipe (LLVM 15) merges those masks with a later select(copysign(r, x), x, ...)
-// into x & ~r, as in tanh(exp(x)).
+// Chosen, not put together by masks: llvmpipe (LLVM 15) merges those with a later select(copysign(r, x), x, ...) into
+// x & ~r, as in tanh(exp(x)). Chosen among bits, not among numbers: to NVIDIA's compiler 0.0 and -0.0 are the same.
 fn f32_copysign(x: f32, s: f32) -> f32 {
-  let magnitude = abs(x);
-  return select(magnitude, -magnitude, bitcast<i32>(s) < 0);
+  let magnitude = bitcast<u32>(x) & 0x7fffffffu;
+  return bitcast<f32>(select(magnitude, magnitude | 0x80000000u, bitcast<i32>(s) < 0));
 }
 
 fn f32_trunc(x: f32) -> f32 {
