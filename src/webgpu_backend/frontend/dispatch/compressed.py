@@ -2,7 +2,7 @@
 device, the rest is torch's.
 
 Their parts are torch's own code for the CPU, which touches no element. Products and sums are made of the coordinates
-that the parts stand for; those of blocks and batches are refused.
+that the parts stand for; most of those of blocks and batches are refused.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,9 @@ from collections.abc import Callable
 import torch
 
 from ... import tensor as T
+from ...ops.pointwise.elementwise import _scalar_name
 from ...plan.places import placed
-from . import layouts
+from . import layouts, meetings
 from .sparse import refusal
 
 aten = torch.ops.aten
@@ -40,8 +41,11 @@ def _is(x) -> bool:
 
 def coordinates(matrix: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Rows, columns and values."""
-    if matrix.dim() != 2 or matrix.dense_dim() or matrix.layout in layouts.BLOCKS:
-        raise refusal(f"{matrix.layout} (batches, blocks)", name)
+    if matrix.dim() != 2 or matrix.dense_dim():
+        raise refusal(f"batches or dense dimensions of {matrix.layout}", name)
+    if matrix.layout in layouts.BLOCKS:
+        found = layouts.to_coordinates(matrix)
+        return *found._indices().unbind(0), found._values()
     return layouts.places(matrix)[1:]
 
 
@@ -51,7 +55,7 @@ def _to_dense(self, dtype=None, masked_grad=None):
 
 def _mm(self, mat2):
     if _is(self) and _is(mat2):
-        raise refusal("products of two compressed sparse", "aten::mm")
+        return _of_two(self, mat2).to_sparse_csr()
     if self.shape[1] != mat2.shape[0]:
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({self.shape[0]}x{self.shape[1]} and "
@@ -65,9 +69,24 @@ def _mm(self, mat2):
     return out.index_add_(1, columns, self.index_select(1, rows) * values)
 
 
+def _of_two(self, mat2) -> torch.Tensor:
+    """The product of two sparse matrices, in coordinates."""
+    unfit = [x for x in (self, mat2) if x.layout not in _OTHER or x.dim() != 2]
+    if unfit:
+        raise refusal(f"products of two {unfit[0].layout}", "aten::mm")
+    return meetings.matmul(*[layouts.to_coordinates(x) for x in (self, mat2)])
+
+
 def _addmm(self, mat1, mat2, *, beta=1, alpha=1):
+    if _is(mat1) and _is(mat2):
+        product = _of_two(mat1, mat2) * alpha
+        if not _is(self):
+            return product.to_dense() if beta == 0 else torch.add(self * beta, product)
+        product = product if beta == 0 else product + layouts.to_coordinates(self) * beta
+        return product.to_sparse_csr()
     if _is(self):
-        raise refusal("sums of compressed sparse", "aten::addmm")
+        kinds = [layouts.NAMES[x.layout] for x in (self, mat1, mat2)]
+        raise RuntimeError(f"addmm: computation on webgpu is not implemented for {kinds[0]} + {kinds[1]} @ {kinds[2]}")
     product = _mm(mat1, mat2)
     product = product if alpha == 1 else product * alpha
     return product if beta == 0 else product + (self if beta == 1 else self * beta)
@@ -96,13 +115,97 @@ def _transpose(self, dim0, dim1):
     )
 
 
-def _scaled(name: str, function) -> Callable:
-    def scale(self, other):
-        if not _is(self) or (isinstance(other, torch.Tensor) and (_is(other) or other.dim())):
-            raise refusal("products of compressed sparse", f"aten::{name}.Tensor")
-        return _with_values(self, function(self.values(), other))
+def _mul(self, other):
+    """What is at the places that both have."""
+    if not _is(self):
+        self, other = other, self
+    if not isinstance(other, torch.Tensor) or not other.dim() and not _is(other):
+        return _with_values(self, self.values() * other)
+    if not _is(other):
+        return _with_values(self, self.values() * layouts.at(_masked(other, self), self))
+    if self.layout is torch.sparse_coo:
+        raise RuntimeError("Expected result Tensor to be of format CSR")
+    blocksize = layouts.block_of(self) if self.layout in layouts.BLOCKS else None
+    both = [x if x.layout is torch.sparse_coo else layouts.to_coordinates(x) for x in (self, other)]
+    return (both[0] * both[1]).to_sparse(layout=self.layout, blocksize=blocksize)
 
-    return scale
+
+def _add(self, other, *, alpha=1):
+    """In coordinates; of a dense tensor and a compressed one it is dense."""
+    if not _is(self) or not _is(other):
+        return torch.add(*[layouts.to_dense(x) if _is(x) else x for x in (self, other)], alpha=alpha)
+    if self.layout is not other.layout:
+        raise RuntimeError(
+            f"add: expected both tensors to have one layout, but got {layouts.NAMES[self.layout]} and "
+            f"{layouts.NAMES[other.layout]}"
+        )
+    both = torch.add(*[layouts.to_coordinates(x).coalesce() for x in (self, other)], alpha=alpha)
+    blocksize = layouts.block_of(self) if self.layout in layouts.BLOCKS else None
+    return both.to_sparse(layout=self.layout, blocksize=blocksize)
+
+
+def _div(self, other):
+    if not _is(self) or (isinstance(other, torch.Tensor) and (_is(other) or other.dim())):
+        raise refusal("quotients of compressed sparse", "aten::div.Tensor")
+    return _with_values(self, self.values() / other)
+
+
+def _masked(self, mask) -> torch.Tensor:
+    if self.shape != mask.shape:
+        raise RuntimeError(
+            f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} but mask has size "
+            f"{list(mask.shape)}"
+        )
+    return self
+
+
+def _sampled_addmm(self, mat1, mat2, *, beta=1, alpha=1):
+    """The elements of a dense product at a sparse matrix's places, and that matrix."""
+    name = "sampled_addmm"
+    for which, x in (("mat1", mat1), ("mat2", mat2)):
+        if _is(x):
+            raise RuntimeError(f"{name}: Expected {which} to have strided layout, but got {layouts.NAMES[x.layout]}")
+    for which, x, y in (("mat1 and mat2", mat1, mat2), ("mat1 and self", mat1, self)):
+        if x.dtype != y.dtype:
+            kinds = f"{_scalar_name(x.dtype)} and {_scalar_name(y.dtype)}"
+            raise RuntimeError(f"{name}: Expected {which} to have the same dtype, but got {kinds}")
+    for which, x in (("mat1", mat1), ("mat2", mat2)):
+        if x.dim() < 2:
+            raise RuntimeError(f"{name}: Expected {which} to be a matrix, got {x.dim()}-D tensor")
+    (m, k), (rows, n) = mat1.shape[-2:], mat2.shape[-2:]
+    if k != rows:
+        raise RuntimeError(f"{name}: mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {rows}x{n})")
+    for d, size, which in ((-2, m, "mat1"), (-1, n, "mat2")):
+        if self.shape[d] != size:
+            raise RuntimeError(f"{name}: self.shape[{d}] must match {which}.shape[{d}]")
+    if self.dim() == mat1.dim() == mat2.dim() == 2 and self._nnz() * k < m * n:
+        rows, columns, _ = coordinates(self, "aten::sparse_sampled_addmm")
+        product = (mat1[rows] * mat2.t()[columns]).sum(1, dtype=mat1.dtype)
+    else:
+        dense = mat1 @ mat2
+        if dense.dim() > self.dim():
+            raise refusal("batches of products at the places of one compressed sparse", "aten::sparse_sampled_addmm")
+        product = layouts.at(dense.expand(self.shape), self)
+    product = product if alpha == 1 else product * alpha
+    return _with_values(self, product if beta == 0 else product + self.values() * beta)
+
+
+def _empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    """Without elements."""
+    if layout not in _OTHER:
+        raise RuntimeError(
+            f"empty_sparse_compressed expected sparse compressed (non-block) tensor layout but got "
+            f"{layouts.NAMES[layout]}"
+        )
+    if len(size) < 2:
+        raise RuntimeError(
+            f"torch.empty: Only batched sparse compressed (non-block) tensors are supported, but got size {list(size)}"
+        )
+    lines = size[-2 if layout is torch.sparse_csr else -1]
+    ends = torch.zeros((*size[:-2], lines + 1), dtype=torch.int64, device=T.here())
+    inner = torch.zeros((*size[:-2], 0), dtype=torch.int64, device=T.here())
+    values = torch.zeros((*size[:-2], 0), dtype=dtype or torch.get_default_dtype(), device=T.here())
+    return torch.sparse_compressed_tensor(ends, inner, values, size, layout=layout, check_invariants=False)
 
 
 def _to_sparse(self, *, layout=None, blocksize=None, dense_dim=None):
@@ -127,9 +230,11 @@ def _to_sparse_dim(self, sparse_dim):
 
 def _sparse_mask(self, mask):
     """The elements of self at the places that a mask names."""
-    if self.layout is not torch.strided or self.shape != mask.shape:
-        raise refusal("masks of compressed sparse", "aten::sparse_mask")
-    return _with_values(mask, layouts.at(self, mask))
+    _masked(self, mask)
+    if self.layout is torch.strided:
+        return _with_values(mask, layouts.at(self, mask))
+    both = [x if x.layout is torch.sparse_coo else layouts.to_coordinates(x) for x in (self, mask)]
+    return _with_values(mask, meetings.matched(*both).view(mask.values().shape))
 
 
 def _reduced(name: str) -> Callable:
@@ -185,6 +290,29 @@ def _normal(self, mean=0.0, std=1.0, *, generator=None):
     return self
 
 
+# Functions with f(0) = 0, which leave what is not there alone.
+_OF_VALUES = (
+    "abs", "angle", "asin", "asinh", "atan", "atanh", "ceil", "conj_physical", "deg2rad", "erf", "erfinv", "expm1",
+    "floor", "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "neg", "rad2deg", "relu", "round", "sgn",
+    "sign", "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+)  # fmt: skip
+
+
+def _of_values(function: Callable) -> Callable:
+    return lambda self: _with_values(self, function(self.values()))
+
+
+def _empty_like(self, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    dtype, layout = dtype or self.dtype, layout or self.layout
+    if layout is torch.strided:
+        return torch.empty(self.shape, dtype=dtype, device=T.here())
+    if layout is not self.layout:
+        raise refusal(f"{layout} tensors like {self.layout}", "aten::empty_like")
+    ends, inner = (x.clone() for x in layouts.indices(self))
+    values = torch.empty_like(self.values(), dtype=dtype)
+    return torch.sparse_compressed_tensor(ends, inner, values, self.shape, layout=layout, check_invariants=False)
+
+
 _KERNELS: dict[str, Callable] = {
     "_to_sparse": _to_sparse,
     "_to_sparse.sparse_dim": _to_sparse_dim,
@@ -196,9 +324,16 @@ _KERNELS: dict[str, Callable] = {
     "mv": _mv,
     "transpose.int": _transpose,
     "clone": lambda self, *, memory_format=None: _with_values(self, self.values().clone()),
-    "neg": lambda self: _with_values(self, -self.values()),
-    "mul.Tensor": _scaled("mul", torch.mul),
-    "div.Tensor": _scaled("div", torch.div),
+    **{name: _of_values(getattr(aten, name)) for name in _OF_VALUES},
+    "add.Tensor": _add,
+    "sub.Tensor": lambda self, other, *, alpha=1: _add(self, other, alpha=-alpha),
+    "select.int": lambda self, dim, index: layouts.to_coordinates(self).select(dim, index),
+    "mul.Tensor": _mul,
+    "div.Tensor": _div,
+    "sparse_sampled_addmm": _sampled_addmm,
+    "_conj_physical": _of_values(aten.conj_physical),
+    "empty.memory_format": _empty,
+    "empty_like": _empty_like,
     "sum": lambda self, *, dtype=None: self.values().sum(dtype=dtype),
     "sum.dim_IntList": _sum,
     "normal_": _normal,

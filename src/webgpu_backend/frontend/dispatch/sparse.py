@@ -1,8 +1,8 @@
 """Sparse tensors in coordinates (COO): indices and values are dense tensors of the device, the rest is torch's.
 
 What only looks at a sparse tensor's parts is torch's own code for the CPU, which touches no element. Compressed rows
-and columns have a module of their own, as has what becomes of one layout in another; operators that are not here are
-refused in words.
+and columns have a module of their own, as have what becomes of one layout in another and elements that meet others;
+operators that are not here are refused in words.
 """
 
 import math
@@ -18,12 +18,14 @@ from . import layouts
 
 aten = torch.ops.aten
 _CPU, _SPARSE_CPU = torch._C.DispatchKey.CPU, torch._C.DispatchKey.SparseCPU
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_CHECKS = torch.sparse.check_sparse_tensor_invariants
 _PARTS = (
     "_indices", "_values", "_nnz", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "indices", "values",
     "_dimI", "_dimV",
 )  # fmt: skip
 # torch's own code for these is made of calls of the tensors' parts. (What reads elements through a pointer must not be
-# here: `index_select`, `_sparse_softmax`, products of two sparse tensors.)
+# here; it is in `meetings`.)
 _MADE_OF_PARTS = (
     "abs", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "erfinv", "expm1", "floor", "frac", "isinf",
     "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "neg", "rad2deg", "relu", "round", "sgn", "sign", "signbit",
@@ -47,6 +49,10 @@ def register(library: torch.library.Library) -> None:
         # Strided nested tensors are refused, but autograd asks for these where an exception ends the process.
         op = getattr(aten, name).default
         library.impl(op, partial(op._op_dk, torch._C.DispatchKey.NestedTensorCPU), "NestedTensorPrivateUse1")
+    makers = aten.sparse_coo_tensor
+    for op in (makers.indices, makers.indices_size, aten._sparse_coo_tensor_unsafe.default):
+        for key in ("PrivateUse1", "AutogradPrivateUse1"):
+            library.impl(op, _checked(op), key)
     library.impl("_to_sparse", placed(to_sparse, "_to_sparse"), "PrivateUse1")
     library.impl("_to_sparse.sparse_dim", placed(to_sparse_dim, "_to_sparse"), "PrivateUse1")
     for layout in layouts.COMPRESSED:
@@ -70,7 +76,13 @@ def refusal(kind: str, name: str) -> NotImplementedError:
 
 
 def _of_the_cpu(op):
-    return lambda *args, **kwargs: op._op_dk(_SPARSE_CPU, *args, **kwargs)
+    def call(*args, **kwargs):
+        if not _CHECKS.is_enabled():
+            return op._op_dk(_SPARSE_CPU, *args, **kwargs)
+        with _CHECKS(False):  # which it would do by kernels of the CPU's, of what it has made itself
+            return op._op_dk(_SPARSE_CPU, *args, **kwargs)
+
+    return call
 
 
 def kernel(*names: str):
@@ -101,6 +113,25 @@ def _make_empty(sparse_dim, dense_dim, size, *, dtype=None, layout=None, device=
 @kernel("empty.memory_format")
 def _empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
     return _make_empty(len(size), 0, size, dtype=dtype, layout=layout)
+
+
+def _checked(op):
+    """Where invariants are checked, torch looks with a kernel of the CPU's whether what is said to be coalesced is."""
+
+    def make(indices, values, *size, is_coalesced=None, **rest):
+        given = partial(op._op_dk, _COMPOSITE, indices, values, *size, **rest)
+        if not is_coalesced or not _CHECKS.is_enabled():
+            return given(is_coalesced=is_coalesced)
+        shape = given(is_coalesced=None).shape
+        places = indices.new_zeros(indices.shape[1])
+        for own, length in zip(indices, shape):
+            places = places * length + own
+        if not (places.diff() > 0).all():
+            raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor")
+        with _CHECKS(False):
+            return given(is_coalesced=True)
+
+    return make
 
 
 def _with(like, indices, values, size=None, coalesced=None):
@@ -192,13 +223,13 @@ def _sparse_mask(self, mask):
     return _with(mask, indices, values, coalesced=mask.is_coalesced())
 
 
-def _flat(self) -> torch.Tensor:
-    """The places as whole numbers, in the order of the coordinates."""
+def flat(self, dims=None) -> torch.Tensor:
+    """The places as whole numbers, in the order of the coordinates, or of these of them."""
     indices = self._indices()
-    flat = torch.zeros(indices.shape[1], dtype=torch.int64, device=T.here())
-    for d in range(self.sparse_dim()):
-        flat = flat * self.shape[d] + indices[d]
-    return flat
+    found = torch.zeros(indices.shape[1], dtype=torch.int64, device=T.here())
+    for d in range(self.sparse_dim()) if dims is None else dims:
+        found = found * self.shape[d] + indices[d]
+    return found
 
 
 @kernel("_sparse_mask_projection")
@@ -209,7 +240,7 @@ def _projected(self, mask, accumulate_matches=False):
             f"_sparse_mask_projection: operands have incompatible sizes; self has size {list(self.shape)} but mask has "
             f"size {list(mask.shape)}"
         )
-    mine, named = _flat(self), _flat(mask).sort()[0]
+    mine, named = flat(self), flat(mask).sort()[0]
     times = torch.searchsorted(named, mine, right=True) - torch.searchsorted(named, mine)
     values = self._values()
     times = times.view(-1, *[1] * (values.dim() - 1))
@@ -223,7 +254,7 @@ def _coalesce(self):
     indices, values = self._indices(), self._values()
     if self._nnz() < 2:
         return _with(self, indices, values, coalesced=True)
-    places, at = torch.unique(_flat(self), return_inverse=True)
+    places, at = torch.unique(flat(self), return_inverse=True)
     sums = torch.zeros((len(places), *values.shape[1:]), dtype=values.dtype, device=T.here()).index_add_(0, at, values)
     kept = []
     for size in reversed(self.shape[: self.sparse_dim()]):
@@ -365,7 +396,7 @@ def _product(self, other) -> torch.Tensor:
             "dimensions, and shape of sparse dimensions"
         )
     self, other = self.coalesce(), other.coalesce()
-    mine, theirs = _flat(self), _flat(other)
+    mine, theirs = flat(self), flat(other)
     at = torch.searchsorted(theirs, mine).clamp_(max=max(len(theirs) - 1, 0))
     kept = (theirs[at] == mine).nonzero().squeeze(1) if len(theirs) else at[:0]
     values = self._values()[kept] * other._values()[at[kept]]
@@ -433,10 +464,12 @@ def _div_(self, other, *, rounding_mode=None):
 @kernel("mm")
 def _mm(self, mat2):
     """A sparse matrix and a dense one: a row of the dense one for each value, added to a row of the result; or a
-    column."""
+    column. Of two sparse ones it is sparse."""
+    if self.is_sparse and mat2.is_sparse:
+        return aten._sparse_sparse_matmul(self, mat2)
     sparse = self if self.is_sparse else mat2
-    if (self.is_sparse and mat2.is_sparse) or sparse.dense_dim():
-        raise refusal("products of two sparse", "aten::mm")
+    if sparse.dense_dim():
+        raise refusal("products of matrices with dense dimensions and other sparse", "aten::mm")
     if self.shape[1] != mat2.shape[0]:
         raise RuntimeError(f"mm: Argument #3: Expected dim 0 size {self.shape[1]}, got {mat2.shape[0]}")
     rows, columns = sparse._indices().unbind(0)
@@ -448,6 +481,10 @@ def _mm(self, mat2):
 
 @kernel("mv")
 def _mv(self, vec):
+    if self.dim() != 2 or vec.dim() != 1:
+        raise RuntimeError(
+            f"mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {self.dim()}Tensor Dim: {vec.dim()}"
+        )
     if self.shape[-1] != vec.shape[-1]:
         raise RuntimeError("mv: expected self.size(-1) == vec.size(-1)")
     return _mm(self, vec.unsqueeze(1)).squeeze(1)
