@@ -191,6 +191,16 @@ def test_saved_tensors_on_the_cpu():
     assert x.grad.cpu().tolist() == [4.0] * 3
 
 
+def test_tangents_in_batches():
+    """Whose rule takes a buffer that only the CPU needs for one of the input's shape."""
+    x, t = torch.randn(3, 4), torch.randn(3, 4)
+    both = torch.func.vmap(lambda x, t: torch.func.jvp(torch.nn.functional.logsigmoid, (x,), (t,)))
+    one = torch.func.vmap(both)
+    for f in (both, one):
+        for ours, theirs in zip(f(x.to(D), t.to(D)), f(x, t)):
+            torch.testing.assert_close(ours.cpu(), theirs)
+
+
 def test_forward_mode():
     value, tangent = torch.func.jvp(lambda x: (x * x).sum(), (torch.ones(3, device=D),), (torch.ones(3, device=D),))
     assert value.item() == 3.0 and tangent.item() == 6.0
