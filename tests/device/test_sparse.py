@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests import needs
 
@@ -801,3 +802,21 @@ def test_products_at_some_places(dtype, k):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         torch.sparse.sampled_addmm(mask.to(D).to_sparse_csr(), a.to(D), b.to(D)[:, :0].t())
+
+
+def test_made_inside_of_a_mode():
+    """Which sees the parts, as on the CPU."""
+    seen = {}
+
+    class Log(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            names.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    for device in ("cpu", D):
+        names = seen[device] = []
+        places, values = torch.tensor([[0, 1], [2, 0]], device=device), torch.ones(2, device=device)
+        with Log():
+            made = torch.sparse_coo_tensor(places, values, (2, 3), is_coalesced=True)
+        assert made.is_coalesced() and made.device.type == torch.device(device).type
+    assert seen[D] == seen["cpu"]

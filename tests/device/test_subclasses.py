@@ -101,8 +101,12 @@ CASES = {
     "linalg_matrix_rank.atol_rtol_tensor": (lambda x, a: torch.linalg.matrix_rank(x, atol=a), sizes((4, 4), ())),
     "linalg_matrix_rank.tol_tensor": (torch.linalg.matrix_rank, sizes((4, 4), ())),
 }
-# Not a computation; and one that torch refuses to a GPU's indices, a subclass's too.
-ELSEWHERE = {"_has_compatible_shallow_copy_type", "tensor_split.tensor_indices_or_sections"}
+# Not a computation; one that torch refuses to a GPU's indices, a subclass's too; and those that make sparse tensors, of
+# parts that are torch's own.
+ELSEWHERE = {
+    "_has_compatible_shallow_copy_type", "tensor_split.tensor_indices_or_sections",
+    "sparse_coo_tensor.indices", "sparse_coo_tensor.indices_size", "_sparse_coo_tensor_unsafe",
+}  # fmt: skip
 
 
 # Made of other operators on the CPU than on any GPU.
