@@ -29,7 +29,8 @@ ROUNDED: dict[str, tuple] = {
         torch.float16, torch.bfloat16,
     ),
 }  # fmt: skip
-
+if torch.__version__ < "2.13":
+    ROUNDED["histc"] = ("the CPU's places of bins are rounded to float16", torch.float16)
 
 TABLES = {"wrong": WRONG, "fallback": FALLBACK, "rounded": ROUNDED}
 
