@@ -57,6 +57,10 @@ BY_DESIGN: dict[tuple[str, str], str] = {
     ): "statistics have the CPU's dtype, where torch's formula asks whether the device has its name",
     ("test_python_ref", "Reference result was farther"): "the kernel rounds once, torch's formula at each step",
     ("test_gradcheck_mm_SparseBS", "does not match"): "asks for the CPU's refusal of blocks; their products are here",
+    (
+        "test_errors_sparse_mul",
+        "RuntimeError not raised",
+    ): "products of columns and blocks are here, which the CPU refuses",
     ("TestSparse.test_empty_like", "does not match"): "names the backends of the CPU, CUDA and MPS",
     (
         "vmapvjp_nn_functional_conv_transpose3d",

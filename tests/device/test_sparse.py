@@ -820,3 +820,14 @@ def test_made_inside_of_a_mode():
             made = torch.sparse_coo_tensor(places, values, (2, 3), is_coalesced=True)
         assert made.is_coalesced() and made.device.type == torch.device(device).type
     assert seen[D] == seen["cpu"]
+
+
+@pytest.mark.parametrize("layout", ["to_sparse_bsr", "to_sparse_bsc"])
+def test_blocks(layout):
+    a, b = some(4, 6), some(4, 6, seed=1)
+    x, y = (getattr(t.to(D), layout)((2, 3)) for t in (a, b))
+    for ours, expected in ((x * y, a * b), (x + y, a + b), (x * b.to(D), a * b), (x.sin(), a.sin())):
+        assert ours.layout is x.layout
+        same(ours.to_dense(), expected)
+    same(x @ b.t().to(D), a @ b.t())
+    same(b.t().to(D) @ x, b.t() @ a)

@@ -115,6 +115,12 @@ def _transpose(self, dim0, dim1):
     )
 
 
+def _as(like, found):
+    """What was computed in coordinates, in another's layout."""
+    convert = getattr(found, f"to_sparse{layouts.suffix(like.layout)}")
+    return convert(layouts.block_of(like)) if like.layout in layouts.BLOCKS else convert()
+
+
 def _mul(self, other):
     """What is at the places that both have."""
     if not _is(self):
@@ -125,9 +131,8 @@ def _mul(self, other):
         return _with_values(self, self.values() * layouts.at(_masked(other, self), self))
     if self.layout is torch.sparse_coo:
         raise RuntimeError("Expected result Tensor to be of format CSR")
-    blocksize = layouts.block_of(self) if self.layout in layouts.BLOCKS else None
     both = [x if x.layout is torch.sparse_coo else layouts.to_coordinates(x) for x in (self, other)]
-    return (both[0] * both[1]).to_sparse(layout=self.layout, blocksize=blocksize)
+    return _as(self, both[0] * both[1])
 
 
 def _add(self, other, *, alpha=1):
@@ -139,9 +144,7 @@ def _add(self, other, *, alpha=1):
             f"add: expected both tensors to have one layout, but got {layouts.NAMES[self.layout]} and "
             f"{layouts.NAMES[other.layout]}"
         )
-    both = torch.add(*[layouts.to_coordinates(x).coalesce() for x in (self, other)], alpha=alpha)
-    blocksize = layouts.block_of(self) if self.layout in layouts.BLOCKS else None
-    return both.to_sparse(layout=self.layout, blocksize=blocksize)
+    return _as(self, torch.add(*[layouts.to_coordinates(x).coalesce() for x in (self, other)], alpha=alpha))
 
 
 def _div(self, other):
