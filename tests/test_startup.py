@@ -156,8 +156,10 @@ FIRST = {
     "compressed sparse": """
         x = torch.sparse_csr_tensor([0, 1, 1], [0], [1.0], size=(2, 2), device=D)
         assert x.to_dense().tolist() == [[1, 0], [0, 0]]
+        y = torch.empty(2, 2, layout=torch.sparse_csr, device=D)
+        assert y._nnz() == 0 and y.to_dense().tolist() == [[0, 0], [0, 0]]
         try:
-            torch.empty(2, 2, layout=torch.sparse_csr, device=D)
+            x.index_select(0, torch.tensor([1], device=D))
         except NotImplementedError as error:
             assert "webgpu: compressed sparse tensors are not supported" in str(error), error
         else:
