@@ -783,6 +783,13 @@ def test_compressed(name, layout):
     same(ours.to_dense(), expected)
 
 
+def test_dense_summands_of_compressed_tensors_have_their_size():
+    rows = some(5, 7).to(D).to_sparse_csr()
+    for other in (2, torch.tensor(2.0, device=D), torch.ones(7, device=D)):
+        with pytest.raises(RuntimeError, match="to have same size"):
+            rows + other
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
 @pytest.mark.parametrize("k", [1, 3, 50])
 def test_products_at_some_places(dtype, k):

@@ -2,7 +2,7 @@
 device, the rest is torch's.
 
 Their parts are torch's own code for the CPU, which touches no element. Products and sums are made of the coordinates
-that the parts stand for; most of those of blocks and batches are refused.
+that the parts stand for; those of batches, and some of blocks, are refused.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from ... import tensor as T
 from ...ops.pointwise.elementwise import _scalar_name
 from ...plan.places import placed
 from . import layouts, meetings
-from .sparse import refusal
+from .sparse import LEAVE_ZEROS, check_mask, refusal
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKey.SparseCsrCPU
@@ -37,6 +37,10 @@ def _of_the_cpu(op):
 
 def _is(x) -> bool:
     return isinstance(x, torch.Tensor) and x.layout is not torch.strided
+
+
+def _coo(x: torch.Tensor) -> torch.Tensor:
+    return x if x.layout is torch.sparse_coo else layouts.to_coordinates(x)
 
 
 def coordinates(matrix: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -82,7 +86,7 @@ def _addmm(self, mat1, mat2, *, beta=1, alpha=1):
         product = _of_two(mat1, mat2) * alpha
         if not _is(self):
             return product.to_dense() if beta == 0 else torch.add(self * beta, product)
-        product = product if beta == 0 else product + layouts.to_coordinates(self) * beta
+        product = product if beta == 0 else product + _coo(self) * beta
         return product.to_sparse_csr()
     if _is(self):
         kinds = [layouts.NAMES[x.layout] for x in (self, mat1, mat2)]
@@ -128,17 +132,20 @@ def _mul(self, other):
     if not isinstance(other, torch.Tensor) or not other.dim() and not _is(other):
         return _with_values(self, self.values() * other)
     if not _is(other):
-        return _with_values(self, self.values() * layouts.at(_masked(other, self), self))
+        check_mask(other, self)
+        return _with_values(self, self.values() * layouts.at(other, self))
     if self.layout is torch.sparse_coo:
         raise RuntimeError("Expected result Tensor to be of format CSR")
-    both = [x if x.layout is torch.sparse_coo else layouts.to_coordinates(x) for x in (self, other)]
-    return _as(self, both[0] * both[1])
+    return _as(self, layouts.to_coordinates(self) * _coo(other))
 
 
 def _add(self, other, *, alpha=1):
     """In coordinates; of a dense tensor and a compressed one it is dense."""
-    if not _is(self) or not _is(other):
-        return torch.add(*[layouts.to_dense(x) if _is(x) else x for x in (self, other)], alpha=alpha)
+    if not _is(self):
+        return torch.add(self, layouts.to_coordinates(other), alpha=alpha)
+    if not _is(other):
+        dense = torch.as_tensor(other, device=T.here()) * alpha
+        return torch.add(dense, layouts.to_coordinates(self))
     if self.layout is not other.layout:
         raise RuntimeError(
             f"add: expected both tensors to have one layout, but got {layouts.NAMES[self.layout]} and "
@@ -151,15 +158,6 @@ def _div(self, other):
     if not _is(self) or (isinstance(other, torch.Tensor) and (_is(other) or other.dim())):
         raise refusal("quotients of compressed sparse", "aten::div.Tensor")
     return _with_values(self, self.values() / other)
-
-
-def _masked(self, mask) -> torch.Tensor:
-    if self.shape != mask.shape:
-        raise RuntimeError(
-            f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} but mask has size "
-            f"{list(mask.shape)}"
-        )
-    return self
 
 
 def _sampled_addmm(self, mat1, mat2, *, beta=1, alpha=1):
@@ -233,11 +231,10 @@ def _to_sparse_dim(self, sparse_dim):
 
 def _sparse_mask(self, mask):
     """The elements of self at the places that a mask names."""
-    _masked(self, mask)
+    check_mask(self, mask)
     if self.layout is torch.strided:
         return _with_values(mask, layouts.at(self, mask))
-    both = [x if x.layout is torch.sparse_coo else layouts.to_coordinates(x) for x in (self, mask)]
-    return _with_values(mask, meetings.matched(*both).view(mask.values().shape))
+    return _with_values(mask, meetings.matched(_coo(self), layouts.to_coordinates(mask)).view(mask.values().shape))
 
 
 def _reduced(name: str) -> Callable:
@@ -293,14 +290,6 @@ def _normal(self, mean=0.0, std=1.0, *, generator=None):
     return self
 
 
-# Functions with f(0) = 0, which leave what is not there alone.
-_OF_VALUES = (
-    "abs", "angle", "asin", "asinh", "atan", "atanh", "ceil", "conj_physical", "deg2rad", "erf", "erfinv", "expm1",
-    "floor", "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "neg", "rad2deg", "relu", "round", "sgn",
-    "sign", "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
-)  # fmt: skip
-
-
 def _of_values(function: Callable) -> Callable:
     return lambda self: _with_values(self, function(self.values()))
 
@@ -327,7 +316,7 @@ _KERNELS: dict[str, Callable] = {
     "mv": _mv,
     "transpose.int": _transpose,
     "clone": lambda self, *, memory_format=None: _with_values(self, self.values().clone()),
-    **{name: _of_values(getattr(aten, name)) for name in _OF_VALUES},
+    **{name: _of_values(getattr(aten, name)) for name in (*LEAVE_ZEROS, "angle")},
     "add.Tensor": _add,
     "sub.Tensor": lambda self, other, *, alpha=1: _add(self, other, alpha=-alpha),
     "select.int": lambda self, dim, index: layouts.to_coordinates(self).select(dim, index),

@@ -5,6 +5,7 @@ import torch
 
 from ... import tensor as T
 from ...ops.pointwise.elementwise import _scalar_name
+from ...ops.reduce.reduction import normal_dims
 from .sparse import _coalesce, _make, _with, flat, kernel
 
 
@@ -19,9 +20,7 @@ def meeting(wanted: torch.Tensor, there: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 def _dimension(dim: int, count: int) -> int:
-    if not -count <= dim < count:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {dim})")
-    return dim % count
+    return next(iter(normal_dims(dim, count)), 0)
 
 
 def matched(self, like, dims=None) -> torch.Tensor:

@@ -24,15 +24,18 @@ _PARTS = (
     "_indices", "_values", "_nnz", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "indices", "values",
     "_dimI", "_dimV",
 )  # fmt: skip
+# Functions with f(0) = 0, which leave what is not there alone.
+LEAVE_ZEROS = (
+    "abs", "asin", "asinh", "atan", "atanh", "ceil", "conj_physical", "deg2rad", "erf", "erfinv", "expm1", "floor",
+    "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "neg", "rad2deg", "relu", "round", "sgn", "sign",
+    "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+)  # fmt: skip
 # torch's own code for these is made of calls of the tensors' parts. (What reads elements through a pointer must not be
 # here; it is in `meetings`.)
 _MADE_OF_PARTS = (
-    "abs", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "erfinv", "expm1", "floor", "frac", "isinf",
-    "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "neg", "rad2deg", "relu", "round", "sgn", "sign", "signbit",
-    "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "conj_physical", "threshold_backward", "any", "zero", "norm",
-    "narrow_copy", "cat", "permute", "sum", "pow", "unsqueeze", "view_as_real", "sparse_resize", "resize_as_sparse",
-    "sparse_resize_and_clear", "view_as_complex", "floor_divide", "copy_sparse_to_sparse",
-    "copy", "native_norm",
+    *LEAVE_ZEROS, "nan_to_num", "threshold_backward", "any", "zero", "norm", "narrow_copy", "cat", "permute", "sum",
+    "pow", "unsqueeze", "view_as_real", "sparse_resize", "resize_as_sparse", "sparse_resize_and_clear",
+    "view_as_complex", "floor_divide", "copy_sparse_to_sparse", "copy", "native_norm",
 )  # fmt: skip
 _KERNELS: dict[str, Callable] = {}
 
@@ -122,11 +125,7 @@ def _checked(op):
         given = partial(op._op_dk, _COMPOSITE, indices, values, *size, **rest)
         if not is_coalesced or not _CHECKS.is_enabled():
             return given(is_coalesced=is_coalesced)
-        shape = given(is_coalesced=None).shape
-        places = indices.new_zeros(indices.shape[1])
-        for own, length in zip(indices, shape):
-            places = places * length + own
-        if not (places.diff() > 0).all():
+        if not (flat(given(is_coalesced=None)).diff() > 0).all():
             raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor")
         with _CHECKS(False):
             return given(is_coalesced=True)
@@ -207,17 +206,21 @@ def _coordinates_to_dim(self, sparse_dim):
     return aten._to_sparse.sparse_dim._op_dk(_SPARSE_CPU, self, sparse_dim)
 
 
+def check_mask(self, mask) -> None:
+    if self.shape != mask.shape:
+        raise RuntimeError(
+            f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} but mask has size "
+            f"{list(mask.shape)}"
+        )
+
+
 @kernel("sparse_mask")
 def _sparse_mask(self, mask):
     """The elements of self at the places that a mask names."""
     dense = self.to_dense() if self.is_sparse else self
     if not mask.is_sparse:
         raise refusal("dense masks of sparse", "aten::sparse_mask")
-    if dense.shape != mask.shape:
-        raise RuntimeError(
-            f"sparse_mask(): operands have incompatible sizes; self has size {list(dense.shape)} but mask has size "
-            f"{list(mask.shape)}"
-        )
+    check_mask(dense, mask)
     indices = mask._indices()
     values = dense[tuple(indices.unbind(0))] if len(indices) else dense.expand(mask._values().shape).clone()
     return _with(mask, indices, values, coalesced=mask.is_coalesced())

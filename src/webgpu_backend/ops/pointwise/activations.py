@@ -145,7 +145,7 @@ _LOG_SIGMOID_BACKWARD = expression("log_sigmoid_backward", "a * sigmoid(-b)", 2)
 def log_sigmoid_forward(self):
     """The buffer is for the CPU's backward alone. torch's rule for batches takes it for one of the input's shape: here
     it is one element, expanded."""
-    return runner(_LOG_SIGMOID)(self), T.empty((1,), self.dtype)[0].expand(self.shape)
+    return runner(_LOG_SIGMOID)(self), T.empty((), self.dtype).expand(self.shape)
 
 
 @choose("log_sigmoid_backward")
