@@ -55,6 +55,16 @@ def keeps_what_it_made():
     return call
 
 
+def returns_what_it_kept():
+    kept = []
+
+    def call(x):
+        kept.append(x + 1)
+        return kept[0]
+
+    return call
+
+
 def looks_at_state():
     seen = torch.zeros(1, device=DEVICE)
 
@@ -88,13 +98,14 @@ def trained(model, optimizer):
         (branches, ["aten::_local_scalar_dense", "depend on data", "x.sum().item()"]),
         (eigenvalues, ["linalg_eigvals", "torch.linalg.eigvals(x)"]),
         (counts_in_python(), ["changes from call to call"]),
-        (keeps_what_it_made(), ["dispatches"]),
+        (keeps_what_it_made(), ["memory that its call before made", "add"]),
+        (returns_what_it_kept(), ["memory that its call before made", "output"]),
         (looks_at_state(), ["also writes"]),
         (not_fused(), ["adamw", "fused=True"]),
         (lambda x: x.double(), ["float64"]),
         (lambda x: 3, ["int"]),
     ],
-    ids=["shapes", "values", "operator", "counter", "memory", "state", "optimizer", "float64", "number"],
+    ids=["shapes", "values", "operator", "counter", "memory", "kept", "state", "optimizer", "float64", "number"],
 )
 def test_refused(function, words, tmp_path):
     with pytest.raises(ExportError) as raised:

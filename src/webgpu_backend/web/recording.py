@@ -114,12 +114,15 @@ def block_of(buffer) -> Block:
 
 
 class _Recorder(Planning):
-    """Planning that also takes what the host uploads, and knows which real blocks it has looked into."""
+    """Planning that also takes what the host uploads, knows which real blocks it has looked into, and refuses memory
+    that an earlier call made."""
 
-    def __init__(self):
+    def __init__(self, name: str):
         super().__init__()
+        self.name = name
         self.uploads: dict[Block, bytes] = {}
         self.looked: set[Block] = set()
+        self.own: set[Block] = set()
 
     def __enter__(self):
         self.queue, self.read_real = gpu().queue, gpu().queue.read
@@ -129,6 +132,24 @@ class _Recorder(Planning):
     def __exit__(self, *error):
         super().__exit__(*error)
         self.queue.read = self.read_real
+
+    def take(self, nbytes: int, size: int) -> Block:
+        block = super().take(nbytes, size)
+        self.own.add(block)
+        return block
+
+    def record(self, step: Step, buffers: tuple, *rest) -> None:
+        for buffer in buffers:
+            self.check(block_of(buffer), step.program.name)
+        super().record(step, buffers, *rest)
+
+    def check(self, block: Block | None, where: str) -> None:
+        """Asked at once: a block of the call before may serve this one after its tensor has gone."""
+        if block is not None and block.handle is None and block not in self.own:
+            raise ExportError(
+                f"webgpu export: {self.name} uses memory that its call before made (in {where}). Make what outlives "
+                "a call before the export, as a tensor or a buffer of a module, and write to it in place"
+            )
 
     def read(self, block: Block, *rest) -> None:
         """A value of a constant is as good as a number in the program; of state, it would be wrong in the next call."""
@@ -172,32 +193,27 @@ def record(
     function must, too."""
     first_use.complete()
     with _Capabilities(caps), around.kept():
-        first, known = _record_once(name, function, inputs[0], call, set())
-        found = []
-        for given in inputs:
-            one, made = _record_once(name, function, given, call, known)
-            known = made
-            found.append(one)
+        first, *found = [_record_once(name, function, given, call) for given in (inputs[0], *inputs)]
     _compare(name, first.numbered(), found[0].numbered())
     return found
 
 
-def _record_once(name: str, function, inputs: dict, call, earlier: set) -> tuple[Recording, set]:
-    with _Recorder() as recorder:
+def _record_once(name: str, function, inputs: dict, call) -> Recording:
+    with _Recorder(name) as recorder:
         mode, fallback.mode = fallback.mode, "error"
         try:
             outlines = {key: _outline(key, t) for key, t in inputs.items()}
             given = [_value(key, t) for key, t in outlines.items()]
             results = call(function, outlines)
             outputs = [_output(key, t) for key, t in results.items()]
-            made = set(recorder.made)
+            for value in outputs:
+                recorder.check(value.block, f"the output {value.name!r}")
             recording = _finished(recorder, given, outputs)
-            _check_memory(name, recording, made, earlier)
             if recorder.looked & recording.written:
                 raise ExportError(
                     f"webgpu export: {name} reads the values of a tensor that it also writes: a page plans without them"
                 )
-            return recording, earlier | made
+            return recording
         except (T.Unplannable, Unsupported, fallback.FallbackError, NotImplementedError, TypeError) as error:
             raise _refusal(name, error) from error
         finally:
@@ -237,21 +253,6 @@ def _finished(recorder: _Recorder, inputs: list[Value], outputs: list[Value]) ->
     bound = {block_of(b) for _, buffers in steps for b in buffers} | seen - {None}
     nbytes = {block: block.nbytes for block in bound}
     return Recording(recorder.caps, steps, drawn, list(recorder.sources), inputs, outputs, nbytes, recorder.uploads)
-
-
-def _check_memory(name: str, recording: Recording, made: set, earlier: set) -> None:
-    for step, buffers in recording.steps:
-        for buffer in buffers:
-            block = block_of(buffer)
-            if block in made:
-                continue
-            if block in earlier:
-                raise ExportError(
-                    f"webgpu export: {name} uses memory that its call before made (in {step.program.name}). Make what "
-                    "outlives a call before the export, as a tensor or a buffer of a module, and write to it in place"
-                )
-            if block.handle is None and block not in recording.uploads:
-                raise ExportError(f"webgpu export: {name} uses memory of another plan (in {step.program.name})")
 
 
 def _compare(name: str, first: list[tuple], second: list[tuple]) -> None:
