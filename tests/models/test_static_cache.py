@@ -63,3 +63,29 @@ def test_dispatches_of_a_layer(monkeypatch):
     chosen = [i for i, name in enumerate(names) if name.startswith("argmax")]
     token = [n for n in names[chosen[-2] + 1 : chosen[-1]] if n.startswith(("wgsl_", "attention"))]
     assert len(token) == 3 * 5 + 2, token
+
+
+def test_a_token_by_itself():
+    """Not compiled: a step for the cache, and grouped heads that are read as they are, though there is a mask."""
+    torch.manual_seed(0)
+    config = transformers.Qwen2Config(
+        vocab_size=128, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, eos_token_id=None,
+    )  # fmt: skip
+    model = transformers.Qwen2ForCausalLM(config).eval()
+    ids = torch.randint(0, 128, (2, 5))
+    mask = torch.ones_like(ids)
+    mask[0, :2] = 0
+    asked = dict(max_new_tokens=4, min_new_tokens=4, do_sample=False, pad_token_id=0)
+    fixed = dict(cache_implementation="static", disable_compile=True)
+    expected = model.generate(ids, attention_mask=mask, **asked)
+    model.to(D)
+    found = []
+
+    def call():
+        found.append(model.generate(ids.to(D), attention_mask=mask.to(D), **asked, **fixed))
+
+    names = kernels_of(call)
+    assert torch.equal(found[0].cpu(), expected)
+    assert len([n for n in names if n.startswith("append")]) == 3  # the first of four tokens comes of the prompt
+    assert len([n for n in names if n.startswith("scatter")]) <= 2  # of the prompt

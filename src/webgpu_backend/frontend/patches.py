@@ -24,7 +24,7 @@ MOMENTS = (IMPORT, SIGNALS, FIRST_USE, SELECTED)
 TORCH = "torch 2.11 to 2.13"
 WGPU = "wgpu 0.32 with cffi 2.0 and 2.1"
 ACCELERATE = "accelerate 1.15"
-TRANSFORMERS = "transformers 5.22"
+TRANSFORMERS = "transformers 5.17 to 5.23"
 SAFETENSORS = "safetensors 0.8"
 LIGHTNING = "lightning 2.6"
 TORCHAO = "torchao 0.18"
@@ -357,6 +357,12 @@ ROWS: tuple[Row, ...] = (
     _relied("transformers.generation.configuration_utils.CompileConfig", "has to_dict _compile_all_devices",
             "generate() that compiles itself where the cache has a fixed size", TRANSFORMERS,
             "transformers.generation.configuration_utils"),
+    Row("transformers.cache_utils.StaticLayer.update", "takes self key_states value_states",
+        "integrations.decoding:static_update", "a cache of fixed size in fewer steps", TRANSFORMERS,
+        when="transformers.cache_utils"),
+    Row("transformers.integrations.sdpa_attention.use_gqa_in_sdpa", "takes attention_mask key",
+        "integrations.decoding:grouped_attention", "attention of grouped heads with a mask", TRANSFORMERS,
+        when="transformers.integrations.sdpa_attention"),
     Row("transformers.utils.import_utils.is_torch_bf16_gpu_available", "()", "integrations.packages:bf16_available",
         "the Trainer in bfloat16", TRANSFORMERS, when="transformers.utils.import_utils", everywhere=True),
     Row(f"{_AO}.quant_api._int4_weight_only_quantize_tensor", "(weight, config)", "integrations.torchao:int4_weights",

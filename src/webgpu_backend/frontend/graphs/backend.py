@@ -166,8 +166,8 @@ def by_inductor(graph: torch.fx.GraphModule, inputs: list):
 
 
 _TRACED = (
-    "device/current.py", "integrations/encoder.py", "integrations/generation.py", "integrations/torchao.py",
-    "quantized/modules.py",
+    "device/current.py", "integrations/decoding.py", "integrations/encoder.py", "integrations/generation.py",
+    "integrations/torchao.py", "quantized/modules.py",
 )  # fmt: skip
 
 
