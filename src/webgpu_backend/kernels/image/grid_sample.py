@@ -27,9 +27,9 @@ def kernel(kind: str, mode: str, padding: str, dims: int, corners: bool, dtype: 
     writes = (("where_", INT64), ("share", FLOAT64 if c == "f64" else FLOAT32)) if kind == "taps" else (("out", dtype),)
     rounding = "x"
     if dtype.name == "float16":
-        rounding = "f32(f16(x))" if caps.f16 else "unpack2x16float(f16_bits(x)).x"
+        rounding = "f32_half(x)"
     elif dtype.name == "bfloat16":
-        rounding = "bitcast<f32>(bf16_bits(x) << 16u)"
+        rounding = "f32_brain(x)"
     names = (
         ("kind", kind),
         ("rounding", rounding),

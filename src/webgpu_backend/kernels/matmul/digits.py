@@ -212,7 +212,4 @@ def _functions(count, joined, others, after, before, norm, caps: Caps) -> list[s
         found.append(
             function("before", before, dict.fromkeys(("a", "r", "w") if norm else ("a", "r"), "f32"), "f32", caps)
         )
-    if caps.f16:  # as the adapter rounds
-        found = [text.replace("f32_half(", "rounded(") for text in found]
-        found.insert(0, "fn rounded(x: f32) -> f32 {\n    return f32(f16(x));\n}")
     return found

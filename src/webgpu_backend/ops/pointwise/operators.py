@@ -140,8 +140,8 @@ _FLOOR_QUOTIENT = expression("div_floor", "a // b", 2, nonzero=("b",))
 _TRUNC_QUOTIENT = expression("div_trunc", "trunc_divide(a, b)", 2, nonzero=("b",))
 # torch rounds the quotient of two 16-bit tensors to their dtype before it truncates: 2.999 is 3 in bfloat16.
 _TRUNC_STORED = {
-    torch.float16: expression("div_trunc_f16", "trunc(as_f16(a / b))", 2),
-    torch.bfloat16: expression("div_trunc_bf16", "trunc(as_bf16(a / b))", 2),
+    torch.float16: expression("div_trunc_f16", "trunc(half(a / b))", 2),
+    torch.bfloat16: expression("div_trunc_bf16", "trunc(brain(a / b))", 2),
 }
 
 
