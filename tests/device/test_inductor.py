@@ -9,6 +9,7 @@ from torch import nn
 
 import webgpu_backend
 from tests import needs
+from tests.device._adapter import kernels_of
 from tests.device._compare import keeps_denormals
 from webgpu_backend import env
 from webgpu_backend.frontend.graphs.inductor import compiling
@@ -270,6 +271,31 @@ def test_zeros_hide_no_infinities_and_no_nan(dtype):
         assert torch.equal(found[kept], expected[kept]), name
         if name != "lerp":  # drivers of GPUs take x for x + 0.0, which makes 0.0 of -0.0
             assert torch.equal(found[kept].signbit(), expected[kept].signbit()), name
+
+
+@pytest.mark.parametrize("kind", ["as it is", "gpu"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_rounding_within_a_kernel(adapter_of, dtype, kind):
+    """A driver's compiler may take casts to a half and back out, and with them what they round, or make infinite."""
+    if kind == "gpu":
+        adapter_of(kind=kind)
+    halves = torch.arange(0x400, 0x7C00, dtype=torch.int32).to(torch.int16).view(torch.float16).float()
+    between = (halves[1:] + halves[:-1]) / 2
+    x = torch.cat([halves, between, between.nextafter(halves[1:]), between.nextafter(halves[:-1])])
+    x = torch.cat([x, torch.tensor([0.0, 65520, 1e5, 3e38, float("inf"), float("nan")])])
+    x = torch.cat([x, -x])
+    tiny = torch.rand(999) * 2**-14  # drivers may leave them as they are
+
+    def f(x):
+        rounded = (-x.to(dtype)).float()  # casts with nothing between them are taken out by Inductor itself
+        return rounded, x + rounded
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f)
+    for found, expected in zip(compiled(x.to(D)), f(x), strict=True):
+        assert torch.equal(found.cpu().nan_to_num(7.0), expected.nan_to_num(7.0))
+    for found, expected in zip(compiled(tiny.to(D)), f(tiny), strict=True):
+        assert (found.cpu() - expected).abs().max() <= (2**-25 if dtype is torch.float16 else 0)
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv"])
@@ -549,3 +575,32 @@ def test_what_is_refused_is_replayed_and_said_once():
             assert a.tolist() == [i + 1.0] * 2 and b.tolist() == [2.0 * i] * 2
     assert len(compiling._told) == 1
     compiling._told.clear()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("shape", [(5,), (3, 7), (1,), ()])
+def test_assertions(shape, dynamic):
+    """They are made in kernels and told when the host waits, as bad indices are; nothing else is lost."""
+
+    def f(x):
+        torch._assert_async((x > 0).all(), "not positive")
+        return x * 2
+
+    torch._dynamo.reset()
+    compiled, good = torch.compile(f, dynamic=dynamic), torch.rand(shape) + 1
+    bad = good.clone()
+    bad.view(-1)[-1] = -1
+    given = good.to(D), bad.to(D)
+    assert torch.equal(compiled(given[0]).cpu(), good * 2)
+    kept = torch.ones(3, device=D) + 1
+    with pytest.raises(RuntimeError, match=r"^not positive \(in aten::_assert_async, called at .*test_inductor.py:"):
+        compiled(given[1]).cpu()
+    assert kept.tolist() == [2, 2, 2]
+    assert torch.equal(compiled(given[0]).cpu(), good * 2)
+    assert all([name.startswith("wgsl") for name in kernels_of(lambda: compiled(given[0]))])
+
+
+def test_one_hot():
+    x = torch.tensor([[0, 2, 1], [3, 3, 0]])
+    for n in (-1, 4, 9):
+        check(lambda x, n=n: F.one_hot(x, n) * 2.0 + 1, x)

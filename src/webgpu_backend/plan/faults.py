@@ -1,6 +1,7 @@
 """What a kernel's report of a bad index means: the operator, the dimension, and torch's words for it."""
 
 import os
+from functools import cache
 from inspect import currentframe
 from struct import pack
 
@@ -11,6 +12,7 @@ from ..runtime import faults
 
 WRAPS = 1 << 31  # in a site: negative indices count from the end
 _DIM_BITS = 8
+ASSERTED = "assertion: "  # in place of an operator, before what is said
 _FIRST = 0x2B5D1  # numbers that parameters hold for no other reason: `_where` looks for them there
 _ops: list[str] = []
 _ids: dict[str, int] = {}
@@ -33,12 +35,17 @@ def operators() -> dict[int, str]:
 _LIBRARIES = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)), "<short form")
 
 
-def _caller() -> tuple | None:
+@cache
+def _inside(filename: str) -> bool:
+    return filename.startswith(_LIBRARIES)
+
+
+def _caller() -> tuple:
     """The innermost frame that is neither torch's nor ours: its code, and where in it."""
     frame = currentframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+    while frame is not None and _inside(frame.f_code.co_filename):
         frame = frame.f_back
-    return None if frame is None else (frame.f_code, frame.f_lasti)
+    return (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
 
 
 def _line(code, instruction: int) -> str:
@@ -46,15 +53,15 @@ def _line(code, instruction: int) -> str:
     return f"{code.co_filename}:{line or code.co_firstlineno}"
 
 
-def _where(place: int, watched: dict[tuple, bytes]) -> str:
+def _where(place: int, watched: dict[tuple, tuple]) -> str:
     """The lines that called for kernels with this site."""
     site = pack("<I", place)
-    found = [_line(*where) for (_, where), params in watched.items() if where is not None and site in params]
+    found = [_line(code, at) for (_, _, at), (params, code) in watched.items() if code is not None and site in params]
     lines = list(dict.fromkeys(found))
     return f", called at {' or '.join(lines[-3:])}" if lines else ""
 
 
-def _error(words: tuple[int, ...], watched: dict[tuple, bytes]) -> Exception:
+def _error(words: tuple[int, ...], watched: dict[tuple, tuple]) -> Exception:
     _, place, low, high, size = words[:5]
     op, dim = _ops[((place & ~WRAPS) >> _DIM_BITS) - _FIRST], place & 0xFF
     index = low | high << 32
@@ -64,6 +71,9 @@ def _error(words: tuple[int, ...], watched: dict[tuple, bytes]) -> Exception:
         if env.BLOCKING
         else "; the device reports it when its results are waited for, with WEBGPU_BLOCKING=1 at once"
     )
+    if op.startswith(ASSERTED):
+        told = f"(in aten::_assert_async{_where(place, watched)}{when})"
+        return RuntimeError(f"{op.removeprefix(ASSERTED)} {told}")
     told = f"(in {op if '::' in op else 'aten::' + op}{_where(place, watched)}{when})"
     if op == "masked_scatter":
         return RuntimeError(

@@ -18,12 +18,12 @@ BYTES = 4 * WORDS
 _MOST_WATCHED = 256
 
 
-def caller():
+def caller() -> tuple:
     """Where the program is, for `raised` to tell."""
-    return None
+    return None, 0
 
 
-_called: dict[int, object] = {}  # by the thread that records a graph's kernels: where it is called, once one asks
+_called: dict[int, tuple | None] = {}  # by the thread that records a graph's kernels: where it is called, once one asks
 
 
 @contextmanager
@@ -37,18 +37,21 @@ def called():
         _called.pop(thread, None)
 
 
-def watch(watched: dict[tuple, bytes], name: str, params: bytes) -> None:
+def watch(watched: dict[tuple, tuple], name: str, params: bytes) -> None:
     """Notes that a kernel was recorded which may report a bad index: its name and where, and its parameters, in which
-    its site is."""
+    its site is. A place is some code and where in it; code is known by its address, as hashing it takes long."""
     if len(watched) >= _MOST_WATCHED:
         del watched[next(iter(watched))]
-    thread = get_ident()
-    where = _called.get(thread) or caller()
-    if thread in _called:
-        _called[thread] = where
-    watched[name, where] = params
+    if not _called:
+        code, at = caller()
+    else:
+        thread = get_ident()
+        code, at = _called.get(thread) or caller()
+        if thread in _called:
+            _called[thread] = code, at
+    watched[name, id(code), at] = params, code
 
 
-def raised(words: tuple[int, ...], watched: dict[tuple, bytes]) -> Exception:
+def raised(words: tuple[int, ...], watched: dict[tuple, tuple]) -> Exception:
     """The exception for a set of fault words."""
     return Fault(words)

@@ -100,7 +100,7 @@ class Queue:
         self.ring = ring.Ring(self, LARGEST_BATCH)
         self._arena = None
         self._arena_used = 0
-        self.watched: dict[tuple, bytes] = {}  # kernels that may report a bad index, recorded since the last look
+        self.watched: dict[tuple, tuple] = {}  # kernels that may report a bad index, recorded since the last look
         self._faults: Block | None = None
         self._transfer = transfer.Transfer(self)
         self._hand = handing.Hand(self)

@@ -39,6 +39,7 @@ class Source:
     fours: bool = True
     whole: bool = False
     guarded: bool = False
+    asserted: tuple[str, ...] = ()  # what is said where an assertion does not hold
     reduction: bool = False
     length: int | str = 1
     along: bool = True
@@ -179,10 +180,9 @@ def interface(source: Source, places: tuple[Place, ...], caps: Caps) -> Interfac
     offsets = tuple([i for i, p in enumerate(places) if p.offset])
     sizes = [s if ":" in s else f"{s}: i32" for s in source.sizes]
     fields = [*sizes, *[f"{operands[i].name}_o: u32" for i in offsets]]
-    fields += ["site: u32"] if source.guarded else []
-    pack = Struct(
-        "<" + "".join(["f" if s.endswith("f32") else "i" for s in sizes]) + "I" * (len(offsets) + source.guarded)
-    )
+    sites = ["site", *[f"assertion{k}" for k in range(len(source.asserted))]] if source.guarded else []
+    fields += [f"{name}: u32" for name in sites]
+    pack = Struct("<" + "".join(["f" if s.endswith("f32") else "i" for s in sizes]) + "I" * (len(offsets) + len(sites)))
     return Interface(tuple(bound), tuple(bindings), tuple(functions), tuple(fields), pack, offsets)
 
 

@@ -36,6 +36,7 @@ _REST = (
     "fours",
     "whole",
     "guarded",
+    "asserted",
     "reduction",
     "length",
     "along",
@@ -75,6 +76,7 @@ class Kernel(Loops, SIMDKernel):
         self.same: set[str] = set()  # and their names
         self.masks = 0
         self.guarded = False
+        self.asserted: list[str] = []  # what is said where an assertion does not hold
         self.loads4: dict[tuple, Four] = {}
         self.stores4: dict[tuple, Four] = {}
         self.numbers = count()
@@ -277,7 +279,7 @@ class Kernel(Loops, SIMDKernel):
     def store(self, name: str, index: sympy.Expr, value: CSEVariable, mode=None) -> None:
         operand, index = self.args.output(name), self.prepare_indexing(index)
         dtype = V.graph.get_dtype(name)
-        text = as_carrier(value, carrier_of(dtype))
+        text = as_carrier(value, carrier_of(dtype)) if value is not None else "true"  # of an assertion
         place = printer.text(self.rename_indexing(index))
         if mode == "atomic_add":
             if dtype is torch.float64:
@@ -345,7 +347,21 @@ class Kernel(Loops, SIMDKernel):
         """Indices are checked as they are made."""
 
     def device_assert_async(self, cond, msg) -> None:
-        raise NotImplementedError("webgpu: an assertion inside a kernel")
+        """Reported as a bad index is: when the host waits for something."""
+        tree = self.range_trees[0]
+        if self.inside_reduction and self.features.is_reduction():
+            raise NotImplementedError("webgpu: an assertion about each element of a row")
+        here = "live && lane == 0"
+        if not self.features.is_reduction():
+            total = int(tree.numel) if self.numbered(tree) else f"{tree.prefix}numel"
+            here = f"{tree.prefix}index < {total}"
+        self.guarded = True
+        self.asserted.append(msg)
+        place = f"p.assertion{len(self.asserted) - 1}"
+        self.compute.writeline(f"if ({here} && !({as_carrier(cond, 'bool')})) {{")
+        self.compute.writeline(f"    fault = vec4<u32>({place}, 0u, 0u, 1u);")
+        self.compute.writeline("    report();")
+        self.compute.writeline("}")
 
     # -- reductions
 
@@ -486,6 +502,7 @@ class Kernel(Loops, SIMDKernel):
         amount = int(total) if isinstance(total, (int, sympy.Integer)) else f"{self.range_trees[0].prefix}numel"
         known = "".join(f"let {s} = p.{s};\n" for s in (s.partition(":")[0] for s in sizes))
         rest = dict(functions="\n".join(self.helpers.values()), guarded=self.guarded)
+        rest |= dict(asserted=tuple(self.asserted))
         if self.features.is_reduction():
             root = self.root()
             length = int(root.numel) if self.numbered(root) else f"{root.prefix}numel"

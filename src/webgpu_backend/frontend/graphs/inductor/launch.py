@@ -10,7 +10,7 @@ from ....kernels.compiled.access import Operand, Place
 from ....kernels.compiled.program import Source, kernel, lanes_of
 from ....kernels.compiled.together import fewer
 from ....plan import caps, constant, launch
-from ....plan.faults import site
+from ....plan.faults import ASSERTED, site
 from ....plan.graphs import Outgrown, planned_graph
 from ....runtime.errors import BindingTooLarge
 from . import tuning
@@ -24,7 +24,8 @@ class Compiled:
     def __init__(self, name: str, body: str, operands: tuple, sizes: tuple = (), count=1, **rest):
         described = tuple([Operand(n, dtypes.ALL[dtype], uses) for n, dtype, uses in operands])
         self.source = Source(name, described, tuple(sizes), count, body, **rest)
-        self.site = (site("compiled graph", 0, False),) if self.source.guarded else ()
+        told = ["compiled graph", *[ASSERTED + said for said in self.source.asserted]]
+        self.site = tuple([site(op, 0, False) for op in told]) if self.source.guarded else ()
 
     def __call__(self, *args) -> None:
         source = self.source
