@@ -30,6 +30,8 @@ def test_mixed_devices():
         ours() + torch.ones(8)
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         ours() @ torch.ones(8)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):  # before its dtype
+        torch.linalg.eigh(ours(4).view(2, 2), out=(torch.empty(0, dtype=torch.int32), ours(4).view(2, 2)))
     alive()
 
 

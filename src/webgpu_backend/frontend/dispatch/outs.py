@@ -130,11 +130,12 @@ def check_dtypes(overload, args: tuple, kwargs: dict) -> None:
 def check_results(overload, args: tuple, kwargs: dict, targets, results) -> None:
     """Raises torch's errors for tensors that shall take these results."""
     name = overload._schema.name.removeprefix("aten::")
+    for target, result in zip(targets, results):
+        if target.device != result.device:
+            raise T.two_devices(f"aten::{name}", target.device, result.device)
     if any([t.dtype != r.dtype for t, r in zip(targets, results)]):
         check_dtypes(overload, args, kwargs)
     for k, (target, result) in enumerate(zip(targets, results)):
-        if target.device != result.device:
-            raise T.two_devices(f"aten::{name}", target.device, result.device)
         if target.dtype != result.dtype:
             want, got = _scalar_name(result.dtype), _scalar_name(target.dtype)
             if name in ("all", "any") and {target.dtype, result.dtype} == {torch.bool, torch.uint8}:
