@@ -55,15 +55,20 @@ def test_a_reason_is_found_by_name_and_message():
 
 def test_the_ledger_knows_what_has_not_run(tmp_path):
     path = tmp_path / "runs.json"
-    torch_ledger.record(path, "2.13.0", "test_a.py", 10, {"passed": 5, "slow": 1})
-    torch_ledger.record(path, "2.13.0", "test_a.py", 2, {"passed": 3})
-    torch_ledger.record(path, "2.13.0", "test_a.py", 2, {"passed": 4, "words": 1})  # again: in the place of the first
+    first, second = (next(n for n in map(str, range(999)) if torch_ledger.part_of(n) == part) for part in (10, 2))
+    torch_ledger.record(path, "2.13.0", "test_a.py", 10, {"passed": 5, "slow": 1}, [first])
+    torch_ledger.record(path, "2.13.0", "test_a.py", 2, {"passed": 3, "slow": 1}, [second])
+    torch_ledger.record(path, "2.13.0", "test_a.py", 2, {"passed": 4, "words": 1}, [])  # in the first one's place
     assert torch_ledger.left(path, "2.13.0", "test_a.py") == [n for n in range(16) if n not in (2, 10)]
     assert torch_ledger.left(path, "2.13.0", "test_b.py") == torch_ledger.left(path, "2.14.0", "test_a.py")
     told = torch_ledger.summary(torch_ledger.read(path), ["test_a.py", "test_b.py"])
     assert told[0].startswith("test_a.py: 11 tests, 9 passed, 1 words, 1 slow; not run: 0, 1, 3, 4")
     assert told[1:] == ["test_b.py: 0 tests; not run", "all: 11 tests, 9 passed, 1 words, 1 slow"]
-    torch_ledger.record(path, "2.14.0", "test_b.py", 0, {})
+    assert torch_ledger.read(path)[torch_ledger.SLOW + "test_a.py"] == [first]
+    torch_ledger.record_again(path, "test_a.py", {first: "passed"})
+    assert torch_ledger.read(path)["test_a.py"]["10"] == [6, 0, 0, 0, 0, 0, 0]
+    assert torch_ledger.SLOW + "test_a.py" not in torch_ledger.read(path)
+    torch_ledger.record(path, "2.14.0", "test_b.py", 0, {}, [])
     assert sorted(torch_ledger.read(path)) == ["test_b.py", "torch"]
 
 

@@ -2,12 +2,13 @@
 
     python -m tests.torch_suite FOLDER FILE [--every 20] [--residue 0] [--seconds 60] [--json OUT]
     python -m tests.torch_suite FOLDER FILE --ledger [--residue 0-7]
+    python -m tests.torch_suite FOLDER FILE --ledger --slow --most 900
 
 FOLDER is `test/` of a checkout of PyTorch at the tag of the installed torch; nothing of it is kept here. `--every k`
 takes the tests whose names' checksums are divisible by k, the same ones everywhere; `--residue r` those that leave r,
 none of which is in a sample of another remainder. They run in the order of their checksums, so that those within
 `--seconds` are of all kinds. `--ledger` takes sixteenths, one after the other, by default those that have not run, and
-writes each down in `torch_ledger` when it has run to its end.
+writes each down in `torch_ledger` when it has run to its end; with `--slow` it takes the tests that took too long.
 
 What fails is printed as it does. A test that fails runs again with every kernel waited for (as by WEBGPU_BLOCKING): if
 that is all it lacked, because it expects an error at the call, it has passed. What does not pass has its reason in
@@ -203,6 +204,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=MOST_SECONDS, help="seconds for one test")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--ledger", type=Path, nargs="?", const=torch_ledger.FILE)
+    parser.add_argument("--slow", action="store_true", help="of the ledger, those that took too long")
     given = parser.parse_args()
     target, ledger = given.json and given.json.absolute(), given.ledger and given.ledger.absolute()
     import torch
@@ -214,6 +216,14 @@ def main() -> None:
 
     signal.signal(signal.SIGALRM, _alarm)
     module, start = load(given.folder.absolute(), given.file), time.time()
+    if ledger and given.slow:
+        names = set(torch_ledger.read(ledger).get(torch_ledger.SLOW + given.file, []))
+        for test in [t for t in chosen(module, 1, 0) if name_of(t) in names]:
+            begun = time.time()
+            (kind,) = run_all([test], Outcome(given.most), start + given.seconds)["kinds"] or ["slow"]
+            print(f"{kind} {name_of(test)}: {time.time() - begun:.0f} s", flush=True)
+            torch_ledger.record_again(ledger, given.file, {name_of(test): kind})
+        return
     for residue in given.residue or [0]:
         tests = chosen(module, given.every, residue)
         told = run_all(tests, Outcome(given.most), start + given.seconds)
@@ -221,14 +231,14 @@ def main() -> None:
         part = f"{residue} of {given.every}, {ran} of {len(tests)}"
         print(f"{given.file}: {part}: {dict(told['kinds'])}, {time.time() - start:.0f} s", flush=True)
         if ledger and ran == len(tests):
-            torch_ledger.record(ledger, version, given.file, residue, told["kinds"])
+            torch_ledger.record(ledger, version, given.file, residue, told["kinds"], told["slow"])
         if target:
             target.write_text(json.dumps(told))
 
 
 def run_all(tests: list[unittest.TestCase], result: Outcome, until: float) -> dict:
     """Runs tests one after the other until it is time; returns how many ended how, and what failed why."""
-    unknown, known, kinds = {}, {}, collections.Counter()
+    unknown, known, slow, kinds = {}, {}, [], collections.Counter()
     for test in tests:
         if time.time() > until:
             break
@@ -241,8 +251,10 @@ def run_all(tests: list[unittest.TestCase], result: Outcome, until: float) -> di
             else:
                 known[name] = (reason, why)
             outcome = reason.partition(":")[0] if reason else "slow" if outcome == "slow" else "unknown"
+            if outcome == "slow":
+                slow.append(name)
         kinds[outcome] += 1
-    return {"kinds": kinds, "unknown": unknown, "known": known, "of": len(tests)}
+    return {"kinds": kinds, "unknown": unknown, "known": known, "slow": slow, "of": len(tests)}
 
 
 if __name__ == "__main__":
