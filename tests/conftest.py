@@ -82,7 +82,7 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section(f"{reasons.total()} skipped, by reason")
         for reason, count in reasons.most_common():
             terminalreporter.line(f"{count:5}  {reason}")
-    failures = [report.nodeid for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, ())]
+    failures = [_failure(report) for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, ())]
     for name, (nbytes, kind) in sorted(_peaks.items()):
         line = f"{name} took {nbytes / 1e9:.2f} GB at most"
         if nbytes > WANTED_MEMORY and kind == "cpu":
@@ -94,6 +94,13 @@ def pytest_terminal_summary(terminalreporter):
     if failures and (path := os.environ.get("WEBGPU_FAILURES")):
         with open(path, "a") as file:
             file.writelines(f"{failure}\n" for failure in failures)
+
+
+def _failure(report) -> str:
+    """A failed test and what it says, in a few lines: the last ones of a long log are those that are read."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    why = str(report.longrepr) if crash is None else f"{crash.path}:{crash.lineno}: {crash.message}"
+    return "\n    ".join([f"{report.nodeid} ({report.when})", *why.splitlines()[:8]])
 
 
 def _reason(report) -> str:
