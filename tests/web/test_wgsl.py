@@ -1,4 +1,5 @@
-"""WGSL as browsers compile it. `./dev test` asks Dawn about everything that the device tests render, too (texts.py)."""
+"""WGSL as browsers compile it, and as it is translated for Macs and Windows. `./dev test` asks about everything that
+the device tests render, too (texts.py)."""
 
 from itertools import product
 from pathlib import Path
@@ -36,6 +37,18 @@ def test_dawn_refuses_what_is_wrong():
     }
     found = texts.refused(given)
     assert list(found) == ["bad", "large.baseline"] and ":1:" in found["bad"]
+
+
+def test_naga_refuses_what_is_wrong():
+    given = {
+        "bad": "@compute @workgroup_size(64) fn main() { let x: f32 = 1u; }",
+        "good": "enable f16; enable subgroups; fn f(x: f16) -> f16 { return subgroupAdd(x); }",
+        "double": "fn f(x: f64) -> f64 { return x; }",  # not on Macs
+        "added": "@group(0) @binding(0) var<storage, read_write> a: atomic<f32>;",  # on Macs alone
+        "parameters": "struct P { n: u32 }\n@group(1) @binding(0) var<uniform> p: P;\nfn f() -> u32 { return p.n; }",
+    }
+    count, found = texts.untranslated(given)
+    assert count == 6 and list(found) == ["bad"] and "wgsl:1:" in found["bad"]
 
 
 def differentiated(function):
@@ -91,3 +104,4 @@ def test_kernels_of_every_adapter():
                     found[f"{step.program.name}{hash(step.program.wgsl)}.baseline"] = text_of(step.program)
     assert len(found) > 300
     assert texts.refused(found) == {}
+    assert texts.untranslated(found) == (2 * len(found), {})
