@@ -2,6 +2,7 @@
 is missing here; the reasons of all skipped tests end the output of `./dev test`.
 """
 
+import inspect
 import os
 import shutil
 import sys
@@ -35,6 +36,20 @@ def package(name: str) -> ModuleType:
         where = ELSEWHERE.get(name, "`./dev setup` installs what the tests need")
         missing(f"the package {name} is not installed here; {where}")
     return import_module(name)
+
+
+def compiler() -> str:
+    """A C++ compiler, which only tests have a use for."""
+    if (found := shutil.which("g++")) is None:
+        missing("there is no g++ here")
+    return found
+
+
+def quantized_cache(backend: str) -> None:
+    """A backend of transformers' quantised cache."""
+    made = package("transformers").cache_utils.QuantizedCache.__init__
+    if f'"{backend}"' not in inspect.getsource(made):
+        missing(f"this version of transformers has no quantised cache of the kind {backend}")
 
 
 def feature(name: str) -> None:

@@ -25,14 +25,14 @@ fn f32_exp_poly(r: f32) -> f32 {
   return (q * r) * r + r + 1.0;
 }
 fn f32_exp_rest(x: f32, n: f32) -> f32 {
-  return (x - n * 0.693359375) + n * 2.12194440e-4;
+  return fma(n, 2.12194440e-4, fma(-n, 0.693359375, x));
 }
 fn f32_exp_scaled(x: f32, k: i32) -> f32 {
   let c = clamp(x, -130.0, 110.0);
   let f = round(c * 1.44269504);
   let n = i32(f) + k;
   let h = n >> 1u;
-  let r = f32_exp_poly(f32_exp_rest(c, f)) * f32_exp2i(h) * f32_exp2i(n - h);
+  let r = f32_raised(f32_exp_poly(f32_exp_rest(c, f)), h) * f32_exp2i(n - h);
   return select(r, x, f32_isnan(x));
 }
 fn f32_expm1_poly(r: f32) -> f32 {
@@ -42,6 +42,9 @@ fn f32_expm1_poly(r: f32) -> f32 {
 fn f32_isnan(x: f32) -> bool {
   return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
+fn f32_raised(x: f32, n: i32) -> f32 {
+  return bitcast<f32>(bitcast<i32>(x) + (n << 23u));
+}
 fn f32_sigmoid(x: f32) -> f32 {
   return 1.0 / (1.0 + f32_exp(-x));
 }
@@ -49,7 +52,8 @@ fn f32_tanh(x: f32) -> f32 {
   let c = min(abs(x), 10.0) * 2.0;
   let n = round(c * 1.44269504);
   let t = f32_exp2i(i32(n));
-  let e = f32_expm1_poly(f32_exp_rest(c, n)) * t + (t - 1.0);
+  let p = f32_expm1_poly(f32_exp_rest(c, n));
+  let e = select(p * t + (t - 1.0), p, n == 0.0);
   let r = f32_copysign(min(e / (e + 2.0), 1.0), x);
   return select(r, x, f32_isnan(x) || abs(x) < 1e-4);
 }

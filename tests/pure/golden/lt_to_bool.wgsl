@@ -1,4 +1,10 @@
 // lt_f32l_bl1, bindings rw, 16 parameter bytes
+fn f32_isnan(x: f32) -> bool {
+  return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+fn f32_lt(a: f32, b: f32) -> bool {
+  return a < b && !f32_isnan(a) && !f32_isnan(b);
+}
 struct P {
     n: u32,
     a_o: u32,
@@ -9,7 +15,7 @@ struct P {
 @group(0) @binding(1) var<storage, read_write> b_out0: array<u32>;
 
 fn op(a: f32) -> bool {
-    let out0 = (a < p.s_b);
+    let out0 = f32_lt(a, p.s_b);
     return out0;
 }
 

@@ -6,12 +6,18 @@ fn bf16_pair(a: f32, b: f32) -> u32 {
     let high = select(v + 0x7fffu + ((v >> 16u) & 1u), 0x7fc00000u, (v << 1u) > 0xff000000u);
     return (low >> 16u) | (high & 0xffff0000u);
 }
+fn f32_gt(a: f32, b: f32) -> bool {
+  return f32_lt(b, a);
+}
 fn f32_inf() -> f32 {
   var bits = 0x7f800000u;
   return bitcast<f32>(bits);
 }
 fn f32_isnan(x: f32) -> bool {
   return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+fn f32_lt(a: f32, b: f32) -> bool {
+  return a < b && !f32_isnan(a) && !f32_isnan(b);
 }
 struct P {
     n: u32,
@@ -46,7 +52,7 @@ struct P {
 @group(0) @binding(2) var<storage, read_write> b_outi: array<vec4<i64>>;
 
 fn beats(a: f32, b: f32) -> bool {
-    let result_ = (f32_isnan(a) || (a > b));
+    let result_ = (f32_isnan(a) || f32_gt(a, b));
     return result_;
 }
 // Work on (batch, channel, z, y, x); missing dimensions have size one. Where element i of a dense tensor is.

@@ -1,7 +1,8 @@
 // f32 maths that gives the same answer on every driver. Built-in exp, log, tanh, sin, pow, %, min, max and != are wrong by
 // thousands of ulp or for NaN on some of them, so only + - * / sqrt, rounding, bit operations and integers are used here.
-// Compilers may contract a*b+c, factor sums and cancel (a+b)-a: where an exact remainder is needed the high part goes
-// through a bit mask, which they can't see through.
+// Compilers may contract a*b+c, factor sums and cancel (a+b)-a, and Metal's takes it that nothing is NaN or infinite. So
+// where an exact remainder is needed the high part goes through a bit mask, or the sum is a fused one, which they can't
+// see through, and NaN and infinities are told by their bits (tests/pure/test_fast_math.py).
 
 fn f32_isnan(x: f32) -> bool {
   return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
@@ -30,8 +31,11 @@ fn f32_inf() -> f32 {
   return bitcast<f32>(bits);
 }
 
+// On the bits alone: a compiler that knows no NaN would put b for a wherever they are equal.
 fn f32_eq(a: f32, b: f32) -> bool {
-  return a == b && !f32_isnan(a) && !f32_isnan(b);
+  let u = bitcast<u32>(a);
+  let v = bitcast<u32>(b);
+  return (u == v && !f32_isnan(a)) || ((u | v) << 1u) == 0u;
 }
 
 fn f32_ne(a: f32, b: f32) -> bool {
@@ -140,7 +144,9 @@ fn f32_quotient(a: f32, b: f32) -> f32 {
   let q = bitcast<f32>(bitcast<u32>(a / b) & 0xfffffff0u);
   let qh = f32_head(q);
   let bh = f32_head(b);
-  let rest = ((a - qh * bh) - qh * (b - bh)) - (q - qh) * bh - (q - qh) * (b - bh);
+  let ql = q - qh;
+  let bl = b - bh;
+  let rest = fma(ql, -bl, fma(-ql, bh, fma(qh, -bl, fma(-qh, bh, a))));
   let better = q + rest / b;
   return select(a / b, better, f32_isfinite(better));
 }
@@ -150,12 +156,18 @@ fn f32_exp2i(n: i32) -> f32 {
   return bitcast<f32>((n + 127) << 23u);
 }
 
-// x * 2^n. Three factors, so that n may cross the whole range; at most one of them rounds.
+// x * 2^n for a normal x whose product is normal, too: a factor that no compiler joins with the next one.
+fn f32_raised(x: f32, n: i32) -> f32 {
+  return bitcast<f32>(bitcast<i32>(x) + (n << 23u));
+}
+
+// x * 2^n, rounded at most once.
 fn f32_ldexp(x: f32, n: i32) -> f32 {
-  let c = clamp(n, -300, 300);
-  let a = clamp(c, -100, 100);
-  let b = clamp(c - a, -100, 100);
-  return x * f32_exp2i(a) * f32_exp2i(b) * f32_exp2i(c - a - b);
+  let e = f32_frexp_exponent(x) + clamp(n, -600, 600);
+  let near = clamp(e, -100, 100);
+  let r = f32_raised(f32_frexp_mantissa(x), near) * f32_exp2i(clamp(e - near, -126, 127));
+  let u = bitcast<u32>(x) & 0x7fffffffu;
+  return select(r, x, u == 0u || u >= 0x7f800000u);
 }
 
 fn f32_frexp_exponent(x: f32) -> i32 {
@@ -181,7 +193,7 @@ fn f32_exp_poly(r: f32) -> f32 {
 
 // x - n ln(2) for n = round(x / ln 2); the high part of ln(2) has few bits, so its product with n is exact.
 fn f32_exp_rest(x: f32, n: f32) -> f32 {
-  return (x - n * 0.693359375) + n * 2.12194440e-4;
+  return fma(n, 2.12194440e-4, fma(-n, 0.693359375, x));
 }
 
 // e^x for |x| < 87, without the care that the ends need.
@@ -196,7 +208,7 @@ fn f32_exp_scaled(x: f32, k: i32) -> f32 {
   let f = round(c * 1.44269504);
   let n = i32(f) + k;
   let h = n >> 1u;
-  let r = f32_exp_poly(f32_exp_rest(c, f)) * f32_exp2i(h) * f32_exp2i(n - h);
+  let r = f32_raised(f32_exp_poly(f32_exp_rest(c, f)), h) * f32_exp2i(n - h);
   return select(r, x, f32_isnan(x));
 }
 
@@ -214,7 +226,7 @@ fn f32_exp2(x: f32) -> f32 {
   let f = round(c);
   let n = i32(f);
   let h = n >> 1u;
-  let r = f32_exp2_poly(c - f) * f32_exp2i(h) * f32_exp2i(n - h);
+  let r = f32_raised(f32_exp2_poly(c - f), h) * f32_exp2i(n - h);
   return select(r, x, f32_isnan(x));
 }
 
@@ -224,12 +236,13 @@ fn f32_expm1_poly(r: f32) -> f32 {
   return (q * r) * r + r;
 }
 
-// Computed as half the result, so that 2^128 is never needed.
+// Computed as half the result, so that 2^128 is never needed. Near 0 nothing is added that would have to go again.
 fn f32_expm1(x: f32) -> f32 {
   let c = clamp(x, -30.0, 89.0);
   let n = round(c * 1.44269504);
   let t = f32_exp2i(i32(n) - 1);
-  let r = (f32_expm1_poly(f32_exp_rest(c, n)) * t + (t - 0.5)) * 2.0;
+  let p = f32_expm1_poly(f32_exp_rest(c, n));
+  let r = select((p * t + (t - 0.5)) * 2.0, p, n == 0.0);
   return select(r, x, f32_isnan(x) || abs(x) < 1e-9);
 }
 
@@ -291,9 +304,9 @@ fn f32_log10(x: f32) -> f32 {
 fn f32_log1p(x: f32) -> f32 {
   let e = f32_log_exponent(1.0 + x);
   let scaled = bitcast<f32>(bitcast<i32>(x) - (e << 23u));
-  let f = scaled + (f32_exp2i(clamp(-e, -126, 127)) - 1.0);
+  let f = select(scaled + fma(f32_exp2i(clamp(-e, -126, 127)), 0.5, -0.5) * 2.0, x, e == 0);
   let r = select(f32_log_poly(f, f32(e)), x, abs(x) < 1e-9);
-  let low = select(select(r, -f32_inf(), x == -1.0), f32_nan(), x < -1.0);
+  let low = select(select(r, -f32_inf(), bitcast<u32>(x) == 0xbf800000u), f32_nan(), x < -1.0);
   return select(low, x, f32_isnan(x) || bitcast<u32>(x) == 0x7f800000u);
 }
 
@@ -306,7 +319,8 @@ fn f32_tanh(x: f32) -> f32 {
   let c = min(abs(x), 10.0) * 2.0;
   let n = round(c * 1.44269504);
   let t = f32_exp2i(i32(n));
-  let e = f32_expm1_poly(f32_exp_rest(c, n)) * t + (t - 1.0);
+  let p = f32_expm1_poly(f32_exp_rest(c, n));
+  let e = select(p * t + (t - 1.0), p, n == 0.0);
   let r = f32_copysign(min(e / (e + 2.0), 1.0), x);
   return select(r, x, f32_isnan(x) || abs(x) < 1e-4);
 }
@@ -377,23 +391,20 @@ fn f32_pow(x: f32, y: f32) -> f32 {
   let e = v.y;
   let d = f + 2.0;
   let dh = f32_head(d);
-  let dl = f - (dh - 2.0);
+  let dl = fma(dh - 2.0, -0.5, 0.5 * f) * 2.0;
   let s = f / d;
   let sh = f32_head(s);
-  let sl = ((f - sh * dh) - sh * dl) / d;
+  let sl = fma(-sh, dl, fma(-sh, dh, f)) / d;
   let z = s * s;
   let r5 = ((0.35129446 * z + 0.42820635) * z + 0.6000023) * (z * z) + sl * (sh + s);
-  let zh = sh * sh;
-  let th = f32_head(3.0 + zh + r5);
-  let tl = r5 - ((th - 3.0) - zh);
-  let u = sh * th;
+  let th = f32_head(3.0 + sh * sh + r5);
+  let tl = fma(sh, sh, 3.0 - th) + r5;
   let w = sl * th + tl * s;
-  let gh = f32_head(u + w);
-  let gl = w - (gh - u);
-  let main = gh * 0.961669921875;
+  let gh = f32_head(sh * th + w);
+  let gl = fma(sh, th, -gh) + w;
   let rest = gh * 1.26772050976e-4 + gl * 0.961796693926;
-  let lh = f32_head(e + main);
-  let ll = ((e - lh) + main) + rest;
+  let lh = f32_head(e + gh * 0.961669921875);
+  let ll = fma(gh, 0.961669921875, e - lh) + rest;
   let yc = clamp(y, -1e11, 1e11);
   let yh = f32_head(yc);
   let ph = yh * lh;
@@ -402,7 +413,7 @@ fn f32_pow(x: f32, y: f32) -> f32 {
   let k = round(clamp(t, -160.0, 160.0));
   let ki = i32(k);
   let h = ki >> 1u;
-  let power = f32_exp2_poly((ph - k) + pl) * f32_exp2i(h) * f32_exp2i(ki - h);
+  let power = f32_raised(f32_exp2_poly(fma(yh, lh, -k) + pl), h) * f32_exp2i(ki - h);
   let finite = select(select(power, f32_inf(), t > 129.0), 0.0, t < -151.0);
 
   let yinf = f32_isinf(y);
@@ -413,7 +424,8 @@ fn f32_pow(x: f32, y: f32) -> f32 {
   let odd = integer && abs(y) < 16777216.0 && (i32(clamp(y, -2e7, 2e7)) & 1) != 0;
   r = select(r, -r, odd && f32_signbit(x));
   r = select(r, f32_nan(), (x < 0.0 && !edge && !integer) || f32_isnan(x) || f32_isnan(y));
-  return select(r, 1.0, y == 0.0 || x == 1.0 || (ax == 1.0 && yinf));
+  let ones = bitcast<u32>(ax) == 0x3f800000u && (yinf || !f32_signbit(x));
+  return select(r, 1.0, ones || (bitcast<u32>(y) << 1u) == 0u);
 }
 
 // Exact long division on the mantissas, 8 bits a step: at most 35 steps.

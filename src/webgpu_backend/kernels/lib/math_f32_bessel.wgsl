@@ -35,17 +35,21 @@ fn f32_i1e(x: f32) -> f32 {
   return select(select(r, -r, x < 0.0), x, f32_isnan(x));
 }
 
-// e^x / 64 first: I0 is finite a little further than e^x.
+// e^a r, by way of e^a / 256: I0 is finite a little further than e^x. Both are infinite from 92 on, and NaN at infinity, as torch's are.
+fn f32_i_scaled(a: f32, r: f32) -> f32 {
+  return f32_raised(f32_exp_scaled(a, -8) * r, 4) * 16.0;
+}
+
 fn f32_i0(x: f32) -> f32 {
-  let a = abs(x);
-  let r = select(f32_i0_small(min(a, 8.0)), f32_exp_scaled(a, -6) * (f32_i0_large(1.0 / a) * 64.0 / sqrt(a)), a > 8.0);
-  return select(r, x, f32_isnan(x));
+  let a = min(abs(x), 94.0);
+  let r = select(f32_i0_small(min(a, 8.0)), f32_i_scaled(a, f32_i0_large(1.0 / a) / sqrt(a)), a > 8.0);
+  return select(r, f32_nan(), !f32_isfinite(x));
 }
 
 fn f32_i1(x: f32) -> f32 {
-  let a = abs(x);
-  let r = select(f32_i1_small(min(a, 8.0)), f32_exp_scaled(a, -6) * (f32_i1_large(1.0 / a) * 64.0 / sqrt(a)), a > 8.0);
-  return select(select(r, -r, x < 0.0), x, f32_isnan(x));
+  let a = min(abs(x), 94.0);
+  let r = select(f32_i1_small(min(a, 8.0)), f32_i_scaled(a, f32_i1_large(1.0 / a) / sqrt(a)), a > 8.0);
+  return select(select(r, -r, x < 0.0), f32_nan(), !f32_isfinite(x));
 }
 
 fn f32_modified_bessel_i0(x: f32) -> f32 {

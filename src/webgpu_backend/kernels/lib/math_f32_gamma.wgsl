@@ -228,13 +228,13 @@ fn f32_igammac_fraction(a: f32, x: f32) -> f32 {
 
 // P(a, x) if lower, else Q(a, x) = 1 - P: the smaller of the two is computed, as in Cephes and scipy.
 fn f32_igamma_either(a: f32, x: f32, lower: bool) -> f32 {
-  if (x < 0.0 || a < 0.0 || (a == 0.0 && !(x > 0.0)) || (f32_isinf(a) && f32_isinf(x))) {
+  if (f32_lt(x, 0.0) || f32_lt(a, 0.0) || (f32_eq(a, 0.0) && !f32_gt(x, 0.0)) || (f32_isinf(a) && f32_isinf(x))) {
     return f32_nan();
   }
-  if (a == 0.0) {
+  if (f32_eq(a, 0.0)) {
     return select(0.0, 1.0, lower);
   }
-  if (x == 0.0 || f32_isinf(a)) {
+  if (f32_eq(x, 0.0) || f32_isinf(a)) {
     return select(1.0, 0.0, lower);
   }
   if (f32_isinf(x)) {

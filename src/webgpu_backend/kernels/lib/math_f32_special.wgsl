@@ -36,7 +36,8 @@ fn f32_erfinv(x: f32) -> f32 {
   let p = (((((((((3.16649568e-10 * t - 5.21312993e-09) * t - 1.07501634e-08) * t + 4.4394352e-07) * t - 1.84120097e-06) * t - 1.26849372e-05) * t + 0.00019535789) * t - 0.000836233725) * t - 0.00573847722) * t + 0.24163042) * t + 1.62354207;
   let q = ((((((((7.62494092e-05 * s - 0.000228249861) * s - 6.88554646e-05) * s + 0.00142501108) * s - 0.00357514201) * s + 0.00570120662) * s - 0.00764260441) * s + 0.00944414176) * s + 1.00167525) * s + 2.83297682;
   let r = select(p, q, w > 6.0) * x;
-  return select(select(r, f32_copysign(f32_inf(), x), a == 1.0), f32_nan(), !(a <= 1.0));
+  let edge = select(r, f32_copysign(f32_inf(), x), bitcast<u32>(a) == 0x3f800000u);
+  return select(edge, f32_nan(), f32_isnan(x) || a > 1.0);
 }
 
 // Phi(x) for x <= 0.
@@ -66,5 +67,5 @@ fn f32_ndtri(y: f32) -> f32 {
   let tail = (w - f32_log(w) * z) - (((((((1.38144982 * z - 3.28248525) * z + 3.25709701) * z - 1.71278846) * z + 0.425757706) * z + 0.360133082) * z + 0.908461094) * z + 0.000184544362);
   let r = select(1.41421356 * f32_erfinv(2.0 * y - 1.0), select(-tail, tail, upper), p < 0.135335283);
   let edge = select(r, select(-f32_inf(), f32_inf(), upper), p == 0.0);
-  return select(edge, f32_nan(), !(y >= 0.0 && y <= 1.0));
+  return select(edge, f32_nan(), f32_isnan(y) || y < 0.0 || y > 1.0);
 }

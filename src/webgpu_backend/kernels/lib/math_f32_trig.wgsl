@@ -46,7 +46,8 @@ fn f32_trig_reduce_large(x: f32) -> vec2<f32> {
 // x = q pi/2 + r with |r| <= pi/4. Returns (r, q mod 4). pi/2 is cut into pieces whose products with q are exact.
 fn f32_trig_reduce(x: f32) -> vec2<f32> {
   let q = round(x * 0.636619772);
-  let r = (((x - q * 1.5703125) - q * 4.837512969970703e-4) - q * 7.549533620476723e-8) - q * 2.56334415e-12;
+  let near = fma(q, -4.837512969970703e-4, fma(-q, 1.5703125, x));
+  let r = fma(q, -2.56334415e-12, fma(-q, 7.549533620476723e-8, near));
   var v = vec2<f32>(r, f32(i32(clamp(q, -8192.0, 8192.0)) & 3));
   if (abs(x) >= 8192.0) {
     v = f32_trig_reduce_large(x);
@@ -100,7 +101,7 @@ fn f32_asin(x: f32) -> f32 {
   let z = select(a * a, 0.5 - 0.5 * a, big);
   let p = f32_asin_poly(select(a, sqrt(z), big), z);
   let r = f32_copysign(select(p, 1.57079633 - 2.0 * p, big), x);
-  return select(select(r, f32_nan(), !(a <= 1.0)), x, a < 1e-4);
+  return select(select(r, f32_nan(), f32_isnan(x) || a > 1.0), x, a < 1e-4);
 }
 
 // pi/2 and pi as two floats: near the ends the low part is worth half an ulp.
@@ -111,7 +112,7 @@ fn f32_acos(x: f32) -> f32 {
   let p = f32_asin_poly(select(a, sqrt(z), big), z);
   let middle = 1.57079637 - (f32_copysign(p, x) + 4.37113883e-8);
   let ends = select(2.0 * p, 3.14159274 - (2.0 * p + 8.74227766e-8), x < 0.0);
-  return select(select(middle, ends, big), f32_nan(), !(a <= 1.0));
+  return select(select(middle, ends, big), f32_nan(), f32_isnan(x) || a > 1.0);
 }
 
 // atan(t) for t in [0, 1].
@@ -178,7 +179,7 @@ fn f32_acosh(x: f32) -> f32 {
 fn f32_atanh(x: f32) -> f32 {
   let a = abs(x);
   let r = f32_copysign(0.5 * f32_log1p(2.0 * a / (1.0 - a)), x);
-  let edge = select(r, f32_copysign(f32_inf(), x), a == 1.0);
+  let edge = select(r, f32_copysign(f32_inf(), x), bitcast<u32>(a) == 0x3f800000u);
   return select(select(edge, f32_nan(), a > 1.0), x, f32_isnan(x) || a < 1e-4);
 }
 

@@ -5,10 +5,15 @@ fn infinity() -> f32 {
     return f32_inf();
 }
 
+// What is subtracted before exponentials. By bits: compilers of Metal take it that nothing is infinite.
+fn base_of(top: f32) -> f32 {
+    return select(top, 0.0, f32_isinf(top) && f32_signbit(top));
+}
+
 // log(exp(a) + exp(b)), where both may be minus infinity.
 fn join(a: f32, b: f32) -> f32 {
     let top = max(a, b);
-    let safe = select(top, 0.0, top == -infinity());
+    let safe = base_of(top);
     return safe + f32_log(f32_exp(a - safe) + f32_exp(b - safe));
 }
 
@@ -68,7 +73,7 @@ fn main(
                     let a2 = select(-infinity(), out[next], two);
                     let a3 = select(-infinity(), out[over], three);
                     let top = max(a1, max(a2, a3));
-                    let safe = select(top, 0.0, top == -infinity());
+                    let safe = base_of(top);
                     value = safe + f32_log(f32_exp(a1 - safe) + f32_exp(a2 - safe) + f32_exp(a3 - safe));
                 }
                 value += x[(t * p.batch + b) * p.classes + c];
@@ -119,7 +124,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     let b = i / p.classes % p.batch;
     let t = i / (p.classes * p.batch);
     let whole = loss[b];
-    if (t >= lengths[b] || (p.zero_infinity == 1u && whole == infinity())) {
+    if (t >= lengths[b] || (p.zero_infinity == 1u && f32_isinf(whole) && !f32_signbit(whole))) {
         out[i] = 0.0;
     } else {
         out[i] = (f32_exp(x[i]) - f32_exp(out[i] + whole - x[i])) * grad[b];

@@ -30,6 +30,18 @@ fn mine(j: u32, head: u32) -> vec4<bool> {
 fn ninf() -> f32 {
     return -f32_inf();
 }
+{% if not backward %}
+
+// Asked of the bits: compilers of Metal take it that nothing is infinite, or NaN.
+fn is_ninf(x: f32) -> bool {
+    return bitcast<u32>(x) == 0xff800000u;
+}
+
+// v, or NaN where the sum of a row is: they would make 0.0 of 0.0 * NaN, too.
+fn unless_nan(v: vec4<f32>, total: f32) -> vec4<f32> {
+    return select(v, vec4<f32>(total), vec4<bool>(f32_isnan(total)));
+}
+{% endif %}
 
 // e^x, four at once, for shares of a sum: to |x| 1e-7 of the value, which is small where |x| is large. Built-in powers may
 // keep a trace of what is far below the smallest float, and lose a NaN.
@@ -68,7 +80,7 @@ fn row_{{ name }}(x: f32, lid: u32) -> f32 {
 {% macro rewritten(u, share) %}
 {% set a, b = "a%d" % u, "b%d" % u %}
 {% if not backward %}
-{{ "(%s - top) - shift" % a if log else share }}
+{{ "unless_nan(%s, total)" % ("(%s - top) - shift" % a if log else share) }}
 {%- else %}
 {{ "%s - exp4(%s) * total" % (a, b) if log else "(%s - total) * %s" % (a, b) }}
 {%- endif %}
@@ -145,7 +157,8 @@ fn main(
 {% for u in range(1, units) %}
     s4 += exp4(a{{ u }} - top);
 {% endfor %}
-    let shift = f32_log(row_sum(sum4(s4), lid));
+    let total = row_sum(sum4(s4), lid);
+    let shift = f32_log(total);
 {% else %}
 {% for u in range(units) %}
     a{{ u }} = exp4(a{{ u }} - top);
@@ -154,7 +167,8 @@ fn main(
 {% for u in range(1, units) %}
     s4 += a{{ u }};
 {% endfor %}
-    let scale = 1.0 / row_sum(sum4(s4), lid);
+    let total = row_sum(sum4(s4), lid);
+    let scale = 1.0 / total;
 {% endif %}
 {% endif %}
     if (live) {
@@ -198,13 +212,13 @@ fn main(
         }
 {% endfor %}
         let next = max(high, max4(max(max(a0, a1), max(a2, a3))));
-        let from_ = select(next, 0.0, next == ninf());
+        let from_ = select(next, 0.0, is_ninf(next));
         let s4 = (exp4(a0 - from_) + exp4(a1 - from_)) + (exp4(a2 - from_) + exp4(a3 - from_));
         low = low * exp4(vec4<f32>(high - from_)).x + sum4(s4);
         high = next;
     }
     let top = row_max(high, lid);
-    let base = select(top, 0.0, top == ninf());
+    let base = select(top, 0.0, is_ninf(top));
     let total = row_sum(low * exp4(vec4<f32>(high - base)).x, lid);
 {% if log %}
     let shift = f32_log(total);

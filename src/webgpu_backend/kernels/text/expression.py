@@ -263,6 +263,9 @@ class Emitter:
             if t in REAL:
                 raise Unsupported("webgpu: complex numbers have no order")
             return f"{t}_{_CALLS[op]}({a}, {b})"
+        # Compilers of Metal take it that nothing is NaN, and NVIDIA's make a maximum of `select(a, 0.0, a < 0.0)`.
+        if t == "f32":
+            return f"f32_{_CALLS[op]}({a}, {b})"
         # `!=` is false for NaN on one software driver; `!(x == y)` is right everywhere.
         if op == "!=":
             return f"(!({a} == {b}))"

@@ -270,8 +270,7 @@ _UPDATE = _Step(Pointwise("amp_update_scale", Spec(
     "grown = a * growth\n"
     "next = int(b) + 1\n"
     "full = next == int(interval)\n"
-    "finite = abs(grown) < inf\n"
-    "kept = where(full, where(finite, grown, a), a)\n"
+    "kept = where(full, where(isfinite(grown), grown, a), a)\n"
     "out0 = where(c == 0, kept, a * backoff)\n"
     "out1 = where(c == 0, where(full, 0, next), 0)",
     ("a", "b", "c"), ("growth", "backoff", "interval"), (("b", "i32"), ("interval", "i32")), ("T", "i32"),

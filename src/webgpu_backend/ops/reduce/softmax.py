@@ -26,13 +26,16 @@ def _online(name: str, finish: str, results: tuple[str, ...], map_: str) -> Redu
              map=map_, maps=(("y", "T"),)), float("nan"))  # fmt: skip
 
 
-# inf - inf is NaN, and with it the whole row: the running sum has spared itself that.
-_NORM = "most = top\nnorm = where(top == inf, nan, total)"
-SOFTMAX = _online("softmax", _NORM, ("most", "norm"), "exp(a - most) / norm")
+# inf - inf is NaN, and with it the whole row: the running sum has spared itself that. By `isinf` and `isnan`, as
+# compilers of Metal take it that nothing is.
+_NORM = "most = top\nnorm = where(isinf(top) and top > 0, nan, total)"
+_SOFTMAX = "where(isnan(norm), norm, exp(a - most) / norm)"
+SOFTMAX = _online("softmax", _NORM, ("most", "norm"), _SOFTMAX)
 # A row of NaN has no largest element either, and is no row of -inf.
-_SAFE = "where(most == -inf and not isnan(norm), 0, exp(a - most) / norm)"
+_SAFE = f"where(isinf(most) and most < 0 and not isnan(norm), 0, {_SOFTMAX})"
 SAFE_SOFTMAX = _online("safe_softmax", _NORM, ("most", "norm"), _SAFE)
-LOG_SOFTMAX = _online("log_softmax", _NORM.replace("total", "log(total)"), ("most", "norm"), "a - most - norm")
+_LOG_SOFTMAX = "where(isnan(norm), norm, a - most - norm)"
+LOG_SOFTMAX = _online("log_softmax", _NORM.replace("total", "log(total)"), ("most", "norm"), _LOG_SOFTMAX)
 
 
 def _gradient(name: str, step: str, map_: str) -> Reduction:

@@ -61,7 +61,6 @@ class Kernel(Loops, SIMDKernel):
         if self.features.select_index_dtype() != torch.int32:
             raise NotImplementedError("webgpu: a kernel over more elements than an i32 counts")
         self.helpers: dict[str, str] = {}  # functions of the text, by name
-        self.compared: dict[str, tuple[str, str]] = {}  # what is less or more than what, by the name of the answer
         self.zeros: dict[str, bool] = {}  # constants that are zero, and whether they are negative
         self.negated: dict[str, str] = {}  # what a value is the negative of
         self.joins: dict[str, tuple] = {}  # states that a row's threads join, by name

@@ -117,13 +117,8 @@ def _pointwise(name: str):
             raise NotImplementedError(f"webgpu: no expression for {name}")
         return apply(name, source, args, computed(getattr(_dtypes, name)(*args)))
 
-    def comparison(a, b) -> CSEVariable:
-        found = operation(a, b)
-        V.kernel.compared.update({str(found): (str(a), str(b))})
-        return found
-
     operation.__name__ = name
-    return staticmethod(comparison if name in ("lt", "gt", "le", "ge") else operation)
+    return staticmethod(operation)
 
 
 # -- what drivers compute with zeros, by rules that know neither infinities nor NaN: x * 0.0, 0.0 / x, x - x
@@ -285,11 +280,6 @@ class Values(_Table):
         dtype = computed(_dtypes.where(condition, a, b))
         target = carrier_of(dtype)
         test, no, yes = as_carrier(condition, "bool"), as_carrier(b, target), as_carrier(a, target)
-        if target == "f32":
-            # Drivers make a maximum, which knows no NaN, of `select(a, 0.0, a < 0.0)`.
-            compared = V.kernel.compared.get(str(condition), ())
-            again = [x for x in (a, b) if isinstance(x, CSEVariable) and str(x) in compared]
-            test = " && ".join([test, *[f"!f32_isnan({x})" for x in again if carrier_of(x.dtype) == "f32"]])
         return named(f"select({no}, {yes}, {test})", dtype)
 
     @staticmethod
