@@ -157,8 +157,21 @@ def test_a_cache_folder_shared_by_processes(tmp_path):
     assert [p.returncode for p in started] == [0] * 8
 
 
-@pytest.mark.parametrize("content", ["{", '{"cpu": 5}'])
-def test_a_tuning_file_that_makes_no_sense(content, tmp_path):
-    (tmp_path / "tuning.json").write_text(content)
-    out = run(WORK, WEBGPU_TUNING=str(tmp_path / "tuning.json"))
-    assert out == RIGHT
+TILE = '{"bm": 128, "bn": 64, "bk": 16, "tm": %s, "tn": 8, "twist": 1, "rate": %s}'
+TABLE = '{"units": 9, "tiles": [%s], "halves": [], "launch": 3.5, "bandwidth": 1e5}'
+
+
+@pytest.mark.parametrize(
+    "content, wrong",
+    [("{", "JSONDecodeError"), ('{"cpu": 5}', "KeyError"), ("[]", "TypeError"), (None, "FileNotFoundError"),
+     (TABLE % (TILE % (3, 1.5)), "not among"), (TABLE % (TILE % (8, -1)), "no positive"),
+     (TABLE % (TILE % (8, '"fast"')), "TypeError"), (TABLE % (TILE % (8, 40)), "")],
+)  # fmt: skip
+def test_a_tuning_file_that_makes_no_sense(content, wrong, tmp_path):
+    """It is told once, and the built-in rows are taken. Only a GPU has such rows."""
+    if content is not None:
+        (tmp_path / "tuning.json").write_text(content)
+    code = "import sys; sys.stderr = sys.stdout\n" + textwrap.dedent(WORK) * 2
+    out = run(code, WEBGPU_TUNING=str(tmp_path / "tuning.json"), WEBGPU_CLASS="gpu")
+    assert out.endswith(RIGHT) and out.count(RIGHT) == 2
+    assert out.count("UserWarning: ") == bool(wrong) and wrong in out, out

@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -92,8 +93,12 @@ def tuning() -> Tuning:
     if _used is None:
         _used = GPU
         if env.TUNING:
-            with open(env.TUNING, encoding="utf-8") as file:
-                _used = from_json(json.load(file))
+            try:
+                with open(env.TUNING, encoding="utf-8") as file:
+                    _used = from_json(json.load(file))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                what = f"{type(error).__name__}: {error}"
+                env.tell(f"WEBGPU_TUNING={env.TUNING!r} is no such file of rows ({what}); the built-in ones are taken")
     return _used
 
 
@@ -105,13 +110,26 @@ def use(table: Tuning | None) -> None:
 
 def candidates(table: tuple[Tile, ...], others: tuple[Tile, ...]) -> tuple[Tile, ...]:
     """The rows of a table, whose speed is known, and then what else could be measured."""
-    known = {tile._replace(rate=1.0, alone=1.0) for tile in table}
+    known = {_shape(tile) for tile in table}
     return (*table, *(tile for tile in others if tile not in known))
 
 
 def from_json(rows: dict) -> Tuning:
+    """ValueError, KeyError or TypeError for what `benchmarks.tune` does not write: kernels trust a tile."""
     lists = {name: tuple(Tile(**row) for row in rows[name]) for name in ("tiles", "halves")}
-    return Tuning(rows["units"], **lists, launch=rows["launch"], bandwidth=rows["bandwidth"])
+    table = Tuning(rows["units"], **lists, launch=rows["launch"], bandwidth=rows["bandwidth"])
+    measured = [x for tile in (*table.tiles, *table.halves) for x in (tile.rate, tile.alone)]
+    if not all(math.isfinite(x) and x > 0 for x in (table.units, table.launch, table.bandwidth, *measured)):
+        raise ValueError("a rate or a time is no positive number")
+    known = {"tiles": (*CANDIDATES, *GPU.tiles), "halves": (*HALVES, *GPU.halves)}
+    for name, tiles in lists.items():
+        if unknown := {_shape(tile) for tile in tiles} - {_shape(tile) for tile in known[name]}:
+            raise ValueError(f"{min(unknown)} is not among the tiles that are measured")
+    return table
+
+
+def _shape(tile: Tile) -> Tile:
+    return tile._replace(rate=1.0, alone=1.0)
 
 
 def to_json(table: Tuning) -> dict:
