@@ -280,6 +280,30 @@ def test_linear_and_gradients(dtype, kind):
                 torch.testing.assert_close(g.cpu(), want, rtol=TOLERANCE[dtype], atol=4 * TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_gradients_of_linear_with_a_vector(dtype):
+    """A weight of one dimension, as D-FINE has; autograd sums what the bias gets to its size."""
+
+    def run(device, *values):
+        leaves = [x.detach().to(device).requires_grad_() for x in values]
+        y = torch.nn.functional.linear(leaves[0].transpose(0, -2) if len(shape) == 3 else leaves[0], *leaves[1:])
+        return [y, *torch.autograd.grad(y, leaves, torch.linspace(-1, 1, y.numel()).view(y.shape).to(y))]
+
+    for shape, bias in [
+        ((4, 3, 5), None),
+        ((4, 3, 5), (3, 1)),
+        ((4, 5), None),
+        ((0, 5), None),
+        ((5,), None),
+        ((5,), ()),
+    ]:
+        values = [torch.randn(s).to(dtype) for s in (shape, (5,), bias) if s is not None]
+        for got, wanted in zip(run("webgpu", *values), run("cpu", *values)):
+            torch.testing.assert_close(got.cpu(), wanted, rtol=TOLERANCE[dtype], atol=4 * TOLERANCE[dtype])
+    with pytest.raises(RuntimeError, match="mat2 must be a matrix"):
+        torch.nn.functional.linear(*[torch.ones(s, device="webgpu") for s in ((4, 5), (5,), (4,))])
+
+
 def test_linear_double_backward():
     def run(device):
         x, w, b = (t.to(device).requires_grad_() for t in (X, W, B))

@@ -65,6 +65,20 @@ def test_adaptive(size, adapter_class):
     close(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_windows_far_larger_than_the_image(dtype):
+    """EfficientNet's last pool: as wide as it has channels. What lies outside is not visited, so no loop is long."""
+    for x in (X.to(dtype), X.to(dtype).to(memory_format=torch.channels_last)):
+        for size in (300, 2560, (3, 70000)):
+            for include_pad in (True, False):
+                arguments = {"kernel_size": size, "ceil_mode": True, "count_include_pad": include_pad}
+                close(F.avg_pool2d(x.to("webgpu"), **arguments), F.avg_pool2d(x, **arguments))
+                if dtype is torch.float32:
+                    gradients(lambda t: F.avg_pool2d(t, **arguments), x)  # noqa: B023
+            close(F.max_pool2d(x.to("webgpu"), size, ceil_mode=True), F.max_pool2d(x, size, ceil_mode=True))
+    gradients(lambda t: F.max_pool2d(t, 300, ceil_mode=True), X)
+
+
 def test_other_dimensions():
     gradients(lambda t: F.max_pool3d(t, 3, 2, 1), V)
     gradients(lambda t: F.max_pool3d(t, 2, ceil_mode=True), V.to(memory_format=torch.channels_last_3d))

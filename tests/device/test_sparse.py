@@ -432,6 +432,64 @@ def test_compressed_rows_as_coordinates(narrow, transpose):
     assert torch.equal(*found) and found[0].dtype == found[1].dtype
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
+@pytest.mark.parametrize("narrow", [False, True])
+def test_sorted_coordinates_as_compressed_rows(narrow, dtype):
+    for rows in ([0, 0, 2, 2, 2, 5], [], [3]):
+        x = torch.tensor(rows, dtype=dtype)
+        expected = torch._convert_indices_from_coo_to_csr(x, 7, out_int32=narrow)
+        same(torch._convert_indices_from_coo_to_csr(x.to(D), 7, out_int32=narrow), expected)
+        expected = torch._convert_indices_from_coo_to_csr(x, 300, out_int32=narrow)  # more than a byte counts
+        same(torch._convert_indices_from_coo_to_csr(x.to(D), 300, out_int32=narrow), expected)
+    rows = torch.tensor([0, 9, 1, 9, 4, 9], dtype=dtype)[::2]
+    expected = torch._convert_indices_from_coo_to_csr(rows.contiguous(), 5)  # the CPU reads past strides
+    same(torch._convert_indices_from_coo_to_csr(rows.to(D), 5), expected)
+    with pytest.raises(RuntimeError, match="supposed to be a vector"):
+        torch._convert_indices_from_coo_to_csr(torch.zeros(2, 2, dtype=dtype, device=D), 3)
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin", "max"])
+def test_products_whose_terms_are_reduced_otherwise(reduce, dtype, kind):
+    """Among the rows are one without elements and one with a tie; then none has any. The CPU rounds every term of a
+    gradient, and this device their sum."""
+    torch.manual_seed(0)
+    full = torch.randn(5, 7) * (torch.rand(5, 7) > 0.4)
+    full[2], full[3, 1:3] = 0, 2
+    for dense in (full, full * 0):
+        csr, x = dense.to(dtype).to_sparse_csr(), torch.randn(7, 3).to(dtype)
+        x[1] = x[2]
+        indices = csr.crow_indices().to(kind), csr.col_indices().to(kind)
+        found = []
+        for device in ("cpu", D):
+            a = torch.sparse_csr_tensor(*[i.to(device) for i in indices], csr.values().to(device), csr.shape)
+            a, b = a.requires_grad_(), x.clone().to(device).requires_grad_()
+            out = torch.sparse.mm(a, b, reduce)
+            out.backward(torch.arange(15.0).view(5, 3).to(device, dtype))
+            which = aten._sparse_mm_reduce_impl(a, b, reduce)[1]
+            found.append(
+                (out, which, a.grad.values(), b.grad, aten._sparse_mm_reduce_impl(a.detach(), x.to(device), reduce)[1])
+            )
+        for theirs, ours in zip(*found):
+            rounded = 4 * torch.finfo(dtype).eps * max(1.0, theirs.abs().float().max().item() if len(theirs) else 0)
+            same(ours, theirs, **{} if not theirs.is_floating_point() else {"rtol": 0, "atol": rounded})
+
+
+def test_products_with_other_reductions_refuse_what_the_cpu_does():
+    eye, dense = torch.eye(3), torch.ones(3, 2)
+    cases = [
+        (eye.to_sparse_csr(), torch.ones(4, 2), "mean"), (eye.to_sparse_csr(), torch.ones(3), "mean"),
+        (eye.to_sparse_csr(), dense.half(), "mean"), (eye.to_sparse_csr(), dense, "prod"),
+        (eye.to_sparse_csr(), dense, "median"), (eye.to_sparse_csc(), dense, "amax"),
+        (eye.to_sparse_csr(), eye.to_sparse_csr(), "amax"),
+    ]  # fmt: skip
+    for a, b, reduce in cases:
+        for device in ("cpu", D):
+            with pytest.raises(RuntimeError, match="sparse_mm_reduce|Expected a tensor|reduce argument"):
+                torch.sparse.mm(a.to(device), b.to(device), reduce)
+
+
 def test_sums_with_nothing_however_its_dimensions_are_divided():
     x = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), torch.randn(2, 5), (3, 4, 5))
     nothing = torch.zeros(3, 4, 5, layout=torch.sparse_coo)

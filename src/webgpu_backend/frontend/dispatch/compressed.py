@@ -100,6 +100,88 @@ def _mv(self, vec):
     return _mm(self, vec.unsqueeze(1)).squeeze(1)
 
 
+def _mm_reduce(self, other, reduce):
+    """The product with its sums exchanged for means, largest or smallest terms; of these also which one it was, where a
+    gradient will ask for it."""
+    reduce = _check_mm_reduce(self, other, reduce)
+    rows, columns, values = coordinates(self, "aten::_sparse_mm_reduce_impl")
+    kind, count = self.col_indices().dtype, len(values)
+    values, wide = _wide(values), _wide(other)
+    out = torch.zeros((self.shape[0], other.shape[1]), dtype=wide.dtype, device=T.here())
+    which = torch.empty(0, dtype=kind, device=T.here())
+    if not count:
+        return out.to(other.dtype), which
+    terms = wide.index_select(0, columns) * values.unsqueeze(1)
+    if reduce in ("sum", "mean"):
+        out = _mean_of(self, out.index_add_(0, rows, terms), reduce)
+        return out.to(other.dtype), which
+    out.index_reduce_(0, rows, terms, reduce, include_self=False)
+    if torch.is_grad_enabled() and (self.requires_grad or other.requires_grad):
+        chosen = (terms == out[rows]) | terms.isnan()
+        places = torch.arange(count, device=T.here()).unsqueeze(1).where(chosen, count)
+        which = torch.full(out.shape, count, device=T.here()).index_reduce_(0, rows, places, "amin").to(kind)
+    return out.to(other.dtype), which
+
+
+def _mm_reduce_backward(self, grad_out, weight, reduce, arg_out, output_mask):
+    rows, columns, values = coordinates(self, "aten::_sparse_mm_reduce_impl_backward")
+    values, weight, grad = _wide(values), _wide(weight), _wide(grad_out)
+    of_self, of_other = torch.zeros_like(values), torch.zeros_like(weight)
+    if len(values) and reduce in ("sum", "mean"):
+        grad = _mean_of(self, grad, reduce).index_select(0, rows)
+        if output_mask[0]:
+            of_self = (grad * weight.index_select(0, columns)).sum(1)
+        if output_mask[1]:
+            of_other.index_add_(0, columns, grad * values.unsqueeze(1))
+    elif len(values):  # a row without elements has no term that was chosen
+        chosen = arg_out.long().clamp(max=len(values) - 1)
+        grad = grad.where(arg_out < len(values), 0)
+        place = columns.long()[chosen]
+        if output_mask[0]:
+            of_self.index_add_(0, chosen.view(-1), (grad * weight.gather(0, place)).view(-1))
+        if output_mask[1]:
+            of_other.scatter_add_(0, place, grad * values[chosen])
+    return (
+        _with_values(self, of_self.to(self.dtype)) if output_mask[0] else None,
+        of_other.to(grad_out.dtype) if output_mask[1] else None,
+    )
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """What terms are made and added in: those of 16 bits are rounded at the end."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _mean_of(self, sums, reduce: str) -> torch.Tensor:
+    return sums if reduce == "sum" else sums / self.crow_indices().diff().clamp_(min=1).unsqueeze(1)
+
+
+def _check_mm_reduce(self, other, reduce: str) -> str:
+    """What the CPU refuses, and the reduction by one of its names."""
+    name = "sparse_mm_reduce"
+    if self.layout is not torch.sparse_csr:
+        raise RuntimeError(f"{name}: expect self to be SparseCsr, got {layouts.NAMES[self.layout]}")
+    if self.dim() != 2:
+        raise RuntimeError(f"{name}: expected self to be a 2-D tensor, got {self.dim()}-D tensor.")
+    if _is(other):
+        kind = layouts.NAMES[other.layout]
+        raise RuntimeError(f"Expected tensor to have Strided Layout, but got tensor with {kind} Layout (in {name})")
+    if other.dtype != self.dtype:
+        kinds = f"{_scalar_name(self.dtype)}; but got {_scalar_name(other.dtype)}"
+        raise RuntimeError(f"Expected tensor for argument #1 'other' to have scalar type {kinds} instead (in {name})")
+    if other.dim() != 2 or other.shape[0] != self.shape[1]:
+        raise RuntimeError(
+            f"Expected a tensor of dimension 2 and tensor.size[0] == {self.shape[1]} but got: dimension {other.dim()} "
+            f"and tensor.size[0] = {other.shape[0] if other.dim() else 1}"
+        )
+    if reduce == "prod":
+        raise RuntimeError(f"{name}: reduce type of prod has not been enabled.")
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
+    if reduce not in ("sum", "mean", "amax", "amin"):
+        raise RuntimeError("reduce argument must be either sum, prod, mean, amax or amin, got " + reduce)
+    return reduce
+
+
 def _with_values(self, values):
     return torch.sparse_compressed_tensor(
         *layouts.indices(self), values, self.shape, layout=self.layout, check_invariants=False
@@ -314,6 +396,8 @@ _KERNELS: dict[str, Callable] = {
     "mm": _mm,
     "addmm": _addmm,
     "mv": _mv,
+    "_sparse_mm_reduce_impl": _mm_reduce,
+    "_sparse_mm_reduce_impl_backward": _mm_reduce_backward,
     "transpose.int": _transpose,
     "clone": lambda self, *, memory_format=None: _with_values(self, self.values().clone()),
     **{name: _of_values(getattr(aten, name)) for name in (*LEAVE_ZEROS, "angle")},

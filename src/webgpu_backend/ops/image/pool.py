@@ -75,8 +75,8 @@ def _forward(kind: str, window: str, op, x: torch.Tensor, dims: int, arguments: 
     outs = _spatial(sizes, dims)
     inner = _spatial(x.shape, dims)
     trips = 1
-    for k, o, s in zip(geometry[:3], outs, inner):
-        trips *= k if window != "adaptive" else s // max(o, 1) + 2
+    for k, o, s in zip(geometry[:3], outs, inner):  # what of a window lies outside is not visited
+        trips *= min(k, max(s, 1)) if window != "adaptive" else s // max(o, 1) + 2
     many = _check_trips(trips, x.dtype)
     last = _channels_last(sizes, metas[0].strides, dims)
     if not last and numel(sizes):
@@ -153,7 +153,8 @@ def _backward(
     trips = 1
     for d in range(3):
         reach = (geometry[d] - 1) * geometry[9 + d] + 1
-        trips *= -(-reach // geometry[3 + d]) + 1 if window == "fixed" else outs[d] // max(inner[d], 1) + 2
+        windows = -(-reach // geometry[3 + d]) + 1 if window == "fixed" else outs[d] // max(inner[d], 1) + 2
+        trips *= min(windows, max(outs[d], 1))
     last = _channels_last(x.shape, x.stride(), dims)
     result = T.empty(x.shape, grad.dtype, x.stride() if last else None)
     if not result.numel():

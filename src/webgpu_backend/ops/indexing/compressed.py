@@ -1,4 +1,4 @@
-"""Indices of compressed sparse tensors: whether they are sound, and as coordinates."""
+"""Indices of compressed sparse tensors: whether they are sound, as coordinates, and of sorted coordinates."""
 
 import torch
 
@@ -32,3 +32,15 @@ def to_coordinates(crow_indices, col_indices, *, out_int32=False, transpose=Fals
     rows = torch.searchsorted(crow_indices[1:].contiguous(), places, right=True, out_int32=out_int32)
     pair = (rows, col_indices.to(rows.dtype))
     return torch.stack(pair[::-1] if transpose else pair)
+
+
+@custom("_convert_indices_from_coo_to_csr")
+def to_compressed(self, size, *, out_int32=False):
+    """How many of the sorted rows lie before each; torch_geometric asks for it by this name."""
+    if self.dim() > 1:
+        raise RuntimeError(f"Input is supposed to be a vector, but got {self.dim()} dimensional tensor.")
+    found = self.reshape(-1).contiguous()
+    if found.dtype not in (torch.int32, torch.int64):  # there may be more rows than the dtype of their numbers counts
+        found = found.long()
+    rows = torch.arange(size + 1, dtype=found.dtype, device=self.device)
+    return torch.searchsorted(found, rows, out_int32=out_int32)

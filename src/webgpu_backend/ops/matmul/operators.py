@@ -314,7 +314,7 @@ def _composite_linear(input, weight, bias):
         raise RuntimeError(
             f"both arguments to linear need to be at least 1D, but they are {input.dim()}D and {weight.dim()}D"
         )
-    if bias is not None and weight.dim() == 2 and (input.dim() == 2 or (input.dim() > 2 and input.is_contiguous())):
+    if bias is not None and (input.dim() == 2 or (input.dim() > 2 and input.is_contiguous())):
         rows = torch.addmm(bias, input.reshape(-1, input.shape[-1]), weight.t())
         return rows.view(*input.shape[:-1], rows.shape[1])
     if input.dim() == 2 and weight.dim() == 2:
@@ -356,8 +356,10 @@ def one_of(dtype: torch.dtype) -> torch.Tensor:
 def linear_backward(self, grad_output, weight, output_mask):
     supported(self, grad_output, weight)
     grad_input = grad_weight = grad_bias = None
-    if weight.dim() != 2:
-        raise Unsupported("webgpu: linear_backward of a vector weight")
+    if weight.dim() == 1:  # a row, whose dimension the result has not; autograd sums the bias' gradient to its size
+        wanted = (*output_mask[:2], False)
+        grad_input, grad_weight, _ = linear_backward(self, grad_output.unsqueeze(-1), weight.unsqueeze(0), wanted)
+        return grad_input, grad_weight.squeeze(0) if output_mask[1] else None, grad_output if output_mask[2] else None
     if output_mask[0]:
         grad_input = linear(grad_output, _conj(weight).t())
     if output_mask[1]:
