@@ -89,3 +89,44 @@ def test_a_token_by_itself():
     assert torch.equal(found[0].cpu(), expected)
     assert len([n for n in names if n.startswith("append")]) == 3  # the first of four tokens comes of the prompt
     assert len([n for n in names if n.startswith("scatter")]) <= 2  # of the prompt
+
+
+@pytest.mark.parametrize("batch, length, offset", [(1, 7, 0), (3, 5, 0), (2, 6, 2)])
+@pytest.mark.parametrize("count", [torch.tensor(3), torch.tensor([0]), torch.tensor([[6]])])
+def test_the_mask_of_a_token(batch, length, offset, count):
+    """By one comparison, and the same as transformers makes on the CPU; where more is asked, by its own code."""
+    from transformers import masking_utils as masks
+
+    make = masks.AttentionMaskInterface._global_mapping["sdpa"]
+    sizes = dict(batch_size=batch, q_length=1, kv_length=length, kv_offset=offset, allow_is_causal_skip=False)
+    found, here = [], count.to(D)
+    names = kernels_of(lambda: found.append(make(**sizes, q_offset=here, device=D)))
+    expected = make(**sizes, q_offset=count.flatten(), device="cpu")
+    assert found[0].shape == (batch, 1, 1, length) and found[0].dtype is torch.bool
+    assert torch.equal(found[0].cpu(), expected)
+    assert len(names) == 2, names
+    for padding in (4, offset + length, 9):
+        mask = torch.rand(batch, padding, generator=torch.Generator().manual_seed(padding)) > 0.5
+        there, ours = [], mask.to(D)
+        names = kernels_of(lambda: there.append(make(**sizes, q_offset=here, attention_mask=ours, device=D)))  # noqa: B023
+        assert torch.equal(there[0].cpu(), make(**sizes, q_offset=count.flatten(), attention_mask=mask, device="cpu"))
+        assert len(names) == (4 if padding < offset + length else 3), names
+    for given in (
+        {"mask_function": masks.sliding_window_causal_mask_function(2)},
+        {"attention_mask": torch.tensor([[False] + [True] * 7] * batch).int()},
+        {"q_length": 2},
+    ):
+        asked = {**sizes, **given}
+        here = {k: v.to(D) if isinstance(v, torch.Tensor) else v for k, v in asked.items()}
+        found = make(**here, q_offset=count.flatten().to(D), device=D)
+        assert torch.equal(found.cpu(), make(**asked, q_offset=count.flatten(), device="cpu"))
+
+
+def test_masks_of_another_version_are_left_to_it():
+    from webgpu_backend.frontend.integrations import decoding
+
+    def sdpa_mask(batch_size, cache_position, kv_length, kv_offset=0, mask_function=None):
+        return None
+
+    for mapping in ({}, {"sdpa": sdpa_mask}):
+        assert decoding.masks(dict(mapping)) == mapping

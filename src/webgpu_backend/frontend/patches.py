@@ -360,6 +360,8 @@ ROWS: tuple[Row, ...] = (
     Row("transformers.cache_utils.StaticLayer.update", "takes self key_states value_states",
         "integrations.decoding:static_update", "a cache of fixed size in fewer steps", TRANSFORMERS,
         when="transformers.cache_utils"),
+    Row("transformers.masking_utils.AttentionMaskInterface._global_mapping", "has get", "integrations.decoding:masks",
+        "a token's mask before a cache of fixed size", TRANSFORMERS, when="transformers.masking_utils"),
     Row("transformers.integrations.sdpa_attention.use_gqa_in_sdpa", "takes attention_mask key",
         "integrations.decoding:grouped_attention", "attention of grouped heads with a mask", TRANSFORMERS,
         when="transformers.integrations.sdpa_attention"),

@@ -1,5 +1,6 @@
 """What transformers does for each layer of each token where nothing is compiled, in fewer steps."""
 
+import inspect
 from functools import wraps
 
 import torch
@@ -32,3 +33,43 @@ def grouped_attention(original):
         return ours or original(attention_mask, key, *args, **kwargs)
 
     return use_gqa_in_sdpa
+
+
+def masks(mapping: dict) -> dict:
+    """The mask of one token before a cache of fixed size is a comparison: transformers counts every dimension."""
+    original = mapping.get("sdpa")
+    parameters = inspect.signature(original).parameters if original is not None else {}
+    if not {"q_length", "kv_length", "q_offset", "kv_offset", "mask_function"} <= set(parameters):
+        return mapping  # of another version, whose masks are made as it does
+    causal = parameters["mask_function"].default
+
+    @wraps(original)
+    def sdpa_mask(*args, **kwargs):
+        mask = _one_token(causal, *args, **kwargs) if not torch.compiler.is_compiling() else None
+        return original(*args, **kwargs) if mask is None else mask
+
+    mapping["sdpa"] = sdpa_mask
+    return mapping
+
+
+def _one_token(
+    causal, batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None,
+    use_vmap=False, device="cpu", **_,
+):  # fmt: skip
+    """None where the mask is another one."""
+    counted = isinstance(q_offset, torch.Tensor) and q_offset.numel() == 1 and type(kv_offset) is int
+    if q_length != 1 or mask_function not in (None, causal) or use_vmap or not counted:
+        return None
+    if torch.device(device).type != T.NAME or not (attention_mask is None or _padding(attention_mask, batch_size)):
+        return None
+    end = kv_offset + kv_length
+    seen = torch.arange(kv_offset, end, device=device) <= q_offset
+    if attention_mask is None:
+        return seen.view(1, 1, 1, kv_length).expand(batch_size, 1, 1, kv_length)
+    missing = end - attention_mask.shape[1]
+    given = torch.nn.functional.pad(attention_mask, (0, missing)) if missing > 0 else attention_mask
+    return (seen.view(1, kv_length) & given[:, kv_offset:end])[:, None, None, :]
+
+
+def _padding(mask: torch.Tensor, batch: int) -> bool:
+    return mask.dim() == 2 and mask.dtype is torch.bool and mask.shape[0] == batch and mask.device.type == T.NAME
