@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional as F
 
+import webgpu_backend  # noqa: F401  (an installed package is loaded by torch; a checkout is not)
+
 TEXT = Path(__file__).with_name("text.txt")
 DEVICE, CONTEXT = "webgpu", 32
 

@@ -8,6 +8,8 @@ import re
 
 import torch
 
+OLDER = torch.__version__ < "2.13"  # has no gradients of losses of two dtypes, and of complex linear
+
 
 def broadcasts(a, b) -> bool:
     return all(x == y or x == 1 or y == 1 for x, y in zip(reversed(a), reversed(b)))
@@ -145,7 +147,7 @@ def product(w, x: str):
     options = [f"{x} @ {y}", f"torch.matmul({x}, {y})"]
     if t.dim() == 2:
         options += [
-            f"F.linear({x}, {x})",
+            f"{x} @ {x}.mT" if OLDER and t.is_complex() else f"F.linear({x}, {x})",
             f"torch.mm({x}.t(), {x})",
             f"torch.addmm({x} @ {x}.t(), {x}, {x}.t(), alpha=2)",
         ]
@@ -232,7 +234,8 @@ def more_binary(w, x: str):
         f"torch.logaddexp({x}.float(), {y}.float())", f"torch.clamp({x}, {y} - 1, {y} + 1)",
         f"torch.dist({x}.float(), {y}.float())",
         f"{x} ** 3", f"({x}.abs() + 1.5) ** ({y} / 4)", f"torch.addcdiv({x}, {x}, {y}.abs() + 1)",
-        f"F.mse_loss({x}, {y})", f"F.smooth_l1_loss({x}, {y}, reduction='none')", f"torch.lerp({x}, {y}, {x})",
+        f"F.mse_loss({x}, {y}.to({x}.dtype))" if OLDER else f"F.mse_loss({x}, {y})",
+        f"F.smooth_l1_loss({x}, {y}, reduction='none')", f"torch.lerp({x}, {y}, {x})",
         f"torch.outer({x}.flatten()[:9], {y}.flatten()[:20])", f"torch.xlogy({x}, {y}.abs() + 1)",
         f"torch.cdist({x}.float(), {y}.float())", f"torch.tensordot({x}, {y}, 1)", f"torch.kron({x}, {y})",
         f"F.cosine_similarity({x}.float(), {y}.float(), dim=-1, eps=1e-2)", f"torch.broadcast_tensors({x}, {y})[0] * 1",

@@ -29,8 +29,10 @@ ROUNDED: dict[str, tuple] = {
         torch.float16, torch.bfloat16,
     ),
 }  # fmt: skip
+OLDER: dict[str, tuple] = {}  # of an older torch than the one that docs/ops.md was made with
 if torch.__version__ < "2.13":
-    ROUNDED["histc"] = ("the CPU's places of bins are rounded to float16", torch.float16)
+    OLDER["histc"] = ("the CPU's places of bins are rounded to float16", torch.float16)
+ROUNDED |= OLDER
 
 TABLES = {"wrong": WRONG, "fallback": FALLBACK, "rounded": ROUNDED}
 

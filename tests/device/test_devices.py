@@ -49,7 +49,7 @@ def test_the_first_device(first, index, rank):
 
 # Threads are in the middle of calls when the second device is opened, and switch as often as they can.
 OPENED_LATER = """
-import sys, threading, time, torch
+import sys, threading, time, torch, webgpu_backend
 sys.setswitchinterval(1e-5)
 base = torch.randn(16, 16)
 
@@ -70,7 +70,7 @@ def work(i, device):
 threads = [threading.Thread(target=work, args=(i, "webgpu:0")) for i in range(2)]
 for t in threads:
     t.start()
-while not all(counts[:2]):
+while not all(counts[:2]) and all(t.is_alive() for t in threads):
     time.sleep(0.1)
 threads.append(threading.Thread(target=work, args=(2, "webgpu:1")))
 threads[2].start()
@@ -90,7 +90,7 @@ def test_a_device_that_is_opened_while_threads_use_another():
 
 # A plan that another thread makes while the second device is being opened, just after all had been told of it.
 PLANNED_MEANWHILE = """
-import threading, torch
+import threading, torch, webgpu_backend
 from webgpu_backend.runtime import gpu
 x = torch.randn(3, 5, device="webgpu:0")
 

@@ -270,6 +270,7 @@ def test_generation(way):
     elif way == "lookup":
         ids, mask, how = ids[:1], mask[:1], {"prompt_lookup_num_tokens": 3}
     elif way == "fp8 cache":
+        needs.quantized_cache("fp8")
         how = {"cache_implementation": "quantized", "cache_config": {"backend": "fp8"}}
     else:
         how["cache_implementation"] = "static"

@@ -19,6 +19,7 @@ def test_every_entry_that_is_left_has_its_reason_and_no_other():
         for what, table in TABLES.items()
         for name, (_, *dtypes) in table.items()
         for dtype in dtypes
+        if name not in gaps.OLDER
     }
     assert len(found) >= 5 and found == listed
 
