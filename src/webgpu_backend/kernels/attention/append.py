@@ -26,6 +26,7 @@ def _program(item: int, caps: Caps) -> Program:
     for name in ("key", "value"):
         fields += [f"{name}_n", *[f"{name}s_{at}" for at in _PLACES], *[f"{name}_{at}" for at in _PLACES[:3]]]
     groups = f"array<{GROUPS[item]}>"
-    bindings = [("keys", "read_write", groups), ("values", "read_write", groups)]
-    bindings += [("count", "read_write", "array<vec2<u32>>"), ("key", "read", groups), ("value", "read", groups)]
+    bindings = [(name, "read", groups) for name in ("key", "value")]
+    bindings += [(name, "read_write", groups) for name in ("keys", "values")]
+    bindings.append(("count", "read_write", "array<vec2<u32>>"))
     return render_program(f"append_{item}", "attention/append.wgsl", fields, bindings, caps, guarded=True)

@@ -45,7 +45,7 @@ fn c64_ratio(x: f32, y: f32) -> f32 {
 
 // x * ratio of a division: a driver that knows the ratio to be 0 takes infinity times it for 0.
 fn c64_scaled(x: f32, ratio: f32) -> f32 {
-  return select(x * ratio, f32_nan(), ratio == 0.0 && !f32_isfinite(x));
+  return select(x * ratio, f32_nan(), f32_eq(ratio, 0.0) && !f32_isfinite(x));
 }
 
 // Smith's scaled division as torch, so that overflow and NaN come at the same operands. torch multiplies by the
@@ -96,13 +96,16 @@ fn c64_polar(r: f32, angle: f32) -> vec2<f32> {
 
 // +0 for -0: what adding 0 does, which compilers drop.
 fn c64_unsigned_zero(x: f32) -> f32 {
-  return select(x, 0.0, x == 0.0);
+  return select(x, 0.0, f32_eq(x, 0.0));
 }
 
 // c64_div of 1, with its zeros signed as torch's.
 fn c64_recip(a: vec2<f32>) -> vec2<f32> {
   let c = abs(a.x);
   let d = abs(a.y);
+  if (c64_isnan(a)) {
+    return vec2<f32>(f32_nan());
+  }
   if (c == 0.0 && d == 0.0) {
     return vec2<f32>(f32_inf(), f32_nan());
   }
@@ -143,7 +146,7 @@ fn c64_to_bool(a: vec2<f32>) -> bool {
 
 fn c64_sgn(a: vec2<f32>) -> vec2<f32> {
   let r = c64_abs(a);
-  return select(vec2<f32>(c64_ratio(a.x, r), c64_ratio(a.y, r)), vec2<f32>(0.0, 0.0), r == 0.0);
+  return select(vec2<f32>(c64_ratio(a.x, r), c64_ratio(a.y, r)), vec2<f32>(0.0, 0.0), f32_eq(r, 0.0));
 }
 
 // The product with i and with -i, without the NaN that a multiplication by 0 would bring.
@@ -171,7 +174,7 @@ fn c64_exp_times(x: f32, c: f32, s: f32) -> vec2<f32> {
 }
 
 fn c64_exp(a: vec2<f32>) -> vec2<f32> {
-  if (a.y == 0.0) {
+  if (f32_eq(a.y, 0.0)) {
     return vec2<f32>(f32_exp(a.x), a.y);
   }
   if (!f32_isfinite(a.y)) {
@@ -204,7 +207,7 @@ fn c64_norm_minus_one(h: f32, l: f32) -> f32 {
   let h2 = h - h1;
   let l1 = f32_head(l);
   let l2 = l - l1;
-  return ((h1 * h1 - 1.0) + l1 * l1) + ((2.0 * h1 * h2 + 2.0 * l1 * l2) + (h2 * h2 + l2 * l2));
+  return fma(l1, l1, fma(h1, h1, -1.0)) + ((2.0 * h1 * h2 + 2.0 * l1 * l2) + (h2 * h2 + l2 * l2));
 }
 
 // log|a|, without overflow on the way and with small relative error on both sides of the unit circle.
@@ -282,11 +285,11 @@ fn c64_rsqrt(a: vec2<f32>) -> vec2<f32> {
 }
 
 fn c64_sinh(a: vec2<f32>) -> vec2<f32> {
-  if (a.y == 0.0) {
+  if (f32_eq(a.y, 0.0)) {
     return vec2<f32>(f32_sinh(a.x), a.y);
   }
   if (!f32_isfinite(a.y)) {
-    let real = select(f32_nan(), a.x, a.x == 0.0);
+    let real = select(f32_nan(), a.x, f32_eq(a.x, 0.0));
     return vec2<f32>(select(real, f32_inf(), f32_isinf(a.x)), f32_nan());
   }
   let c = f32_cos(a.y);
@@ -299,12 +302,12 @@ fn c64_sinh(a: vec2<f32>) -> vec2<f32> {
 }
 
 fn c64_cosh(a: vec2<f32>) -> vec2<f32> {
-  if (a.y == 0.0) {
+  if (f32_eq(a.y, 0.0)) {
     let sign = f32_copysign(0.0, select(1.0, -1.0, f32_signbit(a.x) != f32_signbit(a.y)));
     return vec2<f32>(f32_cosh(a.x), select(sign, a.y, f32_isnan(a.x)));
   }
   if (!f32_isfinite(a.y)) {
-    return vec2<f32>(select(f32_nan(), f32_inf(), f32_isinf(a.x)), select(f32_nan(), 0.0, a.x == 0.0));
+    return vec2<f32>(select(f32_nan(), f32_inf(), f32_isinf(a.x)), select(f32_nan(), 0.0, f32_eq(a.x, 0.0)));
   }
   let c = f32_cos(a.y);
   let s = f32_sin(a.y);
@@ -320,11 +323,11 @@ fn c64_tanh(a: vec2<f32>) -> vec2<f32> {
     let s = f32_sin(a.y) * f32_cos(a.y);
     return vec2<f32>(f32_copysign(1.0, a.x), f32_copysign(0.0, select(a.y, s, f32_isfinite(a.y) && abs(a.y) > 1.0)));
   }
-  if (a.y == 0.0) {
+  if (f32_eq(a.y, 0.0)) {
     return vec2<f32>(f32_tanh(a.x), a.y);
   }
   if (!f32_isfinite(a.y)) {
-    return vec2<f32>(select(f32_nan(), a.x, a.x == 0.0), f32_nan());
+    return vec2<f32>(select(f32_nan(), a.x, f32_eq(a.x, 0.0)), f32_nan());
   }
   let c = f32_cos(a.y);
   let s = f32_sin(a.y);
@@ -412,7 +415,7 @@ fn c64_asinh(a: vec2<f32>) -> vec2<f32> {
     if (f32_isinf(a.y)) {
       return vec2<f32>(f32_inf(), f32_nan());
     }
-    return vec2<f32>(f32_nan(), select(f32_nan(), a.y, a.y == 0.0));
+    return vec2<f32>(f32_nan(), select(f32_nan(), a.y, f32_eq(a.y, 0.0)));
   }
   if (x < C64_TINY && y < C64_TINY) {
     return a;
@@ -439,7 +442,7 @@ fn c64_acos(a: vec2<f32>) -> vec2<f32> {
     if (f32_isinf(a.y)) {
       return vec2<f32>(f32_nan(), -a.y);
     }
-    return vec2<f32>(select(f32_nan(), C64_HALF_PI, a.x == 0.0), f32_nan());
+    return vec2<f32>(select(f32_nan(), C64_HALF_PI, f32_eq(a.x, 0.0)), f32_nan());
   }
   if (x < C64_TINY && y < C64_TINY) {
     return vec2<f32>(C64_HALF_PI - (a.x + C64_HALF_PI_REST), -a.y);
@@ -476,7 +479,7 @@ fn c64_atanh(a: vec2<f32>) -> vec2<f32> {
     if (f32_isinf(a.y)) {
       return vec2<f32>(f32_copysign(0.0, a.x), f32_copysign(C64_HALF_PI, a.y));
     }
-    return vec2<f32>(select(f32_nan(), a.x, a.x == 0.0), f32_nan());
+    return vec2<f32>(select(f32_nan(), a.x, f32_eq(a.x, 0.0)), f32_nan());
   }
   if (a.y == 0.0 && x <= 1.0) {
     return vec2<f32>(f32_atanh(a.x), a.y);

@@ -40,6 +40,10 @@ fn f64_inf() -> f64 {
   return f64(f32_inf());
 }
 
+fn f64_eq(a: f64, b: f64) -> bool {
+  return a == b && !f64_isnan(a) && !f64_isnan(b);
+}
+
 fn f64_min(a: f64, b: f64) -> f64 {
   return select(select(b, a, a < b), f64_nan(), f64_isnan(a) || f64_isnan(b));
 }

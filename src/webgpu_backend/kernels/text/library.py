@@ -15,7 +15,7 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 # Functions of f32 whose text, with the types exchanged, is as good for f64. So is all of complex64 for complex128.
 _FOR_BOTH = {
     f"f32_{name}" for name in (
-        "entr", "eq", "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p",
+        "entr", "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p",
         "logaddexp", "logit", "polygamma", "xlog1py", "xlogy", "zeta", "chebyshev_recurrence",
         *(f"{shifted}chebyshev_polynomial_{kind}" for kind in "tuvw" for shifted in ("", "shifted_")),
     )

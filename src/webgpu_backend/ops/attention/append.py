@@ -47,7 +47,7 @@ def append_token(keys, values, count, key, value):
     batch, heads, size = keys.shape[:3]
     where = site("index_copy", 2, False)
     step = append.plan(keys.element_size(), batch, heads, size, count.storage_offset(), where, places, caps())
-    launch(step, keys, values, count, key, value)
+    launch(step, key, value, keys, values, count)
 
 
 @torch.library.register_fake("webgpu_backend::append_token")
