@@ -1,4 +1,4 @@
-"""Attention over jagged tensors, and FlexAttention."""
+"""Jagged tensors, padded and back, attention over them, and FlexAttention."""
 
 import pytest
 import torch
@@ -38,6 +38,44 @@ def test_jagged_attention(others, causal, scale):
     torch.testing.assert_close(values.detach().cpu(), torch.cat(alone).detach(), rtol=1e-4, atol=1e-5)
     grad = torch.cat([x.grad for x in queries])
     torch.testing.assert_close(query.grad.values().cpu(), grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize("inner", [(), (3,), (2, 5)])
+@pytest.mark.parametrize("lengths", [(2, 5, 0, 3), (0, 0), (1,), (0, 700, 1)])
+def test_padded_and_back(lengths, inner, dtype):
+    """Sequences are cut where the batch is shorter."""
+    offsets = torch.tensor([0, *lengths]).cumsum(0)
+    rows, moved = int(offsets[-1]), offsets.to(D)
+    values = (torch.rand(rows, *inner) * 9 - 4).to(dtype)
+    pad, back = torch.ops.aten._jagged_to_padded_dense_forward, torch.ops.aten._padded_dense_to_jagged_forward
+    for longest in {max(lengths), 4, 1}:
+        batch = pad(values.to(D), [moved], [longest], -1.5)
+        assert torch.equal(batch.cpu(), pad(values, [offsets], [longest], -1.5)) and batch.dtype is dtype
+        if longest >= max(lengths):
+            for total in (None, rows):
+                assert torch.equal(back(batch, [moved], total).cpu(), values)
+    apart = values.to(D).repeat_interleave(2, 0)[::2]  # rows that lie apart
+    assert torch.equal(pad(apart, [moved], [4]).cpu(), pad(values, [offsets], [4]))
+
+
+def test_sequences_that_no_batch_holds():
+    """Longer than the batch, or more of them than its rows: no neighbour's rows come out."""
+    batch, offsets = torch.randn(2, 3, 4, device=D), torch.tensor([0, 4, 6], device=D)
+    for total in (6, 7):
+        with pytest.raises(IndexError, match="index"):
+            torch.ops.aten._padded_dense_to_jagged_forward(batch, [offsets], total).cpu()
+    with pytest.raises(RuntimeError, match="expected 1D offsets"):
+        torch.ops.aten._jagged_to_padded_dense_forward(batch[0], [offsets[None]], [3])
+
+
+def test_jagged_tensors_and_batches():
+    made = torch.nested.nested_tensor(parts(LENGTHS), layout=torch.jagged, device=D, requires_grad=True)
+    out = torch.nested.to_padded_tensor(made, -1.0)
+    out.square().sum().backward()
+    for i, part in enumerate(parts(LENGTHS)):
+        assert torch.equal(out[i, : len(part)].cpu(), part) and bool((out[i, len(part) :] == -1).all())
+    assert torch.equal(made.grad.values().cpu(), 2 * torch.cat(parts(LENGTHS)))
 
 
 def test_strided_nested_tensors_are_refused_in_words():
