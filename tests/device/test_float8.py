@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 D = "webgpu"
 KINDS = [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
@@ -83,6 +84,10 @@ def test_scaled_mm(kind, m, k, n, adapter_class):
             got = torch._scaled_mm(a.to(D), b.to(D), *[s.to(D) for s in scales], out_dtype=dtype, **moved)
             assert got.dtype == dtype
             torch.testing.assert_close(got.cpu().double(), wanted, rtol=2.0**-8, atol=1e-2)
+            recipe = F.ScalingType.TensorWise if scales is one else F.ScalingType.RowWise
+            scale_a, scale_b = (s.to(D) for s in scales)
+            same = F.scaled_mm(a.to(D), b.to(D), scale_a, recipe, scale_b, recipe, output_dtype=dtype, **moved)
+            assert torch.equal(same, got)
     got = torch._scaled_mm(a.to(D), b.to(D), *[s.to(D) for s in one])
     assert got.dtype == kind
     with pytest.raises(RuntimeError, match="scal"):

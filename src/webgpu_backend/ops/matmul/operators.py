@@ -28,9 +28,9 @@ def mm(self, mat2):
     return multiply((self.shape[0], mat2.shape[1]), self.dtype, _two(self, mat2), self, mat2)
 
 
-def _two(a, b, **rest) -> Product:
-    (m, k), n = a.shape, b.shape[1]
-    return Product(m, n, k, matrix(a, *a.stride()), matrix(b, b.stride(1), b.stride(0)), output(a.dtype, m, n), **rest)
+def _two(a, b, dtype: torch.dtype | None = None, **rest) -> Product:
+    (m, k), n, dtype = a.shape, b.shape[1], dtype or a.dtype
+    return Product(m, n, k, matrix(a, *a.stride()), matrix(b, b.stride(1), b.stride(0)), output(dtype, m, n), **rest)
 
 
 @custom("addmm", conj="resolve", autocast="lower")
@@ -43,17 +43,18 @@ def addmm_activation(self, mat1, mat2, *, beta=1, alpha=1, use_gelu=False):
     return _addmm(self, mat1, mat2, beta, alpha, "gelu" if use_gelu else "relu")
 
 
-def _addmm(self, mat1, mat2, beta, alpha, act):
+def _addmm(self, mat1, mat2, beta, alpha, act, dtype: torch.dtype | None = None):
     supported(self, mat1, mat2)
     fits = mat1.dim() == 2 and mat2.dim() == 2 and mat1.shape[1] == mat2.shape[0]
-    if not fits or not matching(mat1, mat2) or not matching(self, mat1):
+    dtype = dtype or mat1.dtype
+    if not fits or not matching(mat1, mat2) or self.dtype != dtype:
         refuse(aten.addmm.default, self, mat1, mat2, beta=beta, alpha=alpha)
     shape = (mat1.shape[0], mat2.shape[1])
     if self.dim() > 2:
         refuse(aten.addmm.default, self, mat1, mat2, beta=beta, alpha=alpha)
     c = addend(self, shape) if beta != 0 else None
-    product = _two(mat1, mat2, c=c, alpha=alpha, beta=beta, act=act)
-    out = multiply(shape, mat1.dtype, product, mat1, mat2, self if beta != 0 else None)
+    product = _two(mat1, mat2, dtype, c=c, alpha=alpha, beta=beta, act=act)
+    out = multiply(shape, dtype, product, mat1, mat2, self if beta != 0 else None)
     if act and not product.k:
         return torch.relu(out) if act == "relu" else torch.nn.functional.gelu(out)
     return out
@@ -107,15 +108,15 @@ def _batches(a, b) -> bool:
     )
 
 
-def _batched(a, b, added=None, c=None, summed=False, **rest) -> torch.Tensor:
+def _batched(a, b, added=None, c=None, summed=False, dtype: torch.dtype | None = None, **rest) -> torch.Tensor:
     """`added` is the tensor that `c` describes."""
-    (batch, m, k), n = a.shape, b.shape[2]
+    (batch, m, k), n, dtype = a.shape, b.shape[2], dtype or a.dtype
     (a0, a1, a2), (b0, b1, b2) = a.stride(), b.stride()
     product = Product(
-        m, n, k, matrix(a, a1, a2, 0, a0), matrix(b, b2, b1, 0, b0), output(a.dtype, m, n, batch),
+        m, n, k, matrix(a, a1, a2, 0, a0), matrix(b, b2, b1, 0, b0), output(dtype, m, n, batch),
         c=c, inner=batch, summed=summed, **rest,
     )  # fmt: skip
-    return multiply((m, n) if summed else (batch, m, n), a.dtype, product, a, b, None if c is None else added)
+    return multiply((m, n) if summed else (batch, m, n), dtype, product, a, b, None if c is None else added)
 
 
 # -- vectors

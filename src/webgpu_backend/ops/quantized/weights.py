@@ -7,6 +7,7 @@ the shape that they return; inside, rows of words lie one after the other, the f
 import torch
 
 from ... import tensor as T
+from ...dtypes import Unsupported
 from ...kernels.matmul.product import Product
 from ...kernels.quantized.formats import PIECE, Blocks
 from ..matmul.product import matrix, output
@@ -160,3 +161,21 @@ def scaled_mm(
     if scale_result is not None and dtype.itemsize == 1:
         out = out * scale_result
     return out.to(dtype)
+
+
+_TENSORWISE, _ROWWISE = [0], [1]  # of torch.nn.functional.ScalingType
+
+
+@custom("_scaled_mm_v2")
+def scaled_mm_v2(
+    self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias, out_dtype, contraction_dim=(),
+    use_fast_accum=False,
+):  # fmt: skip
+    """What `torch.nn.functional.scaled_mm` calls: scales of whole tensors or of rows; those of blocks are not here."""
+    plain = not any([*swizzle_a, *swizzle_b, *contraction_dim]) and len(scale_a) == len(scale_b) == 1
+    if not plain or list(recipe_a) != list(recipe_b) or list(recipe_a) not in (_TENSORWISE, _ROWWISE):
+        raise Unsupported("webgpu: scaled_mm with scales of blocks")
+    (a,), (b,) = scale_a, scale_b
+    if list(recipe_a) == _ROWWISE:
+        a, b = a.reshape(-1, 1), b.reshape(1, -1)
+    return scaled_mm(self, mat2, a, b, bias, None, out_dtype, use_fast_accum)
