@@ -61,3 +61,18 @@ def test_refusals():
     ):
         with pytest.raises(RuntimeError, match=words):
             call()
+
+
+def test_compiled(compiled_by_inductor):
+    """The product stays the eager operator, and what follows it is fused: no graph is refused."""
+    x, y = torch.randn(5, 7).half().to(D), torch.randn(7, 3).half().to(D)
+
+    def f(x, y):
+        wide = torch.mm(x, y, out_dtype=torch.float32) * 2 + 1
+        if torch.__version__ >= "2.13":  # before, torch's own formula takes the dtype for beta
+            wide = torch.addmm(wide, x, y, out_dtype=torch.float32)
+        return wide.exp(), torch.bmm(x[None], y[None], out_dtype=torch.float32) - wide
+
+    with torch.no_grad():
+        for found, expected in zip(torch.compile(f)(x, y), f(x, y)):
+            torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)

@@ -106,6 +106,14 @@ def multiply_single(graph: torch.fx.Graph) -> None:
                 graph.erase_node(node)
 
 
+def leave_wide_products(graph: torch.fx.Graph) -> None:
+    """Products with an `out_dtype` are for the eager operator: Inductor has them for CUDA alone."""
+    aten = torch.ops.aten
+    for target in (aten.mm.dtype, aten.bmm.dtype, aten.addmm.dtype):
+        for node in graph.find_nodes(op="call_function", target=target):
+            node.meta["should_fallback"] = True
+
+
 _ALIKE = {
     torch.ops.aten.view.default,
     torch.ops.aten.reshape.default,
@@ -163,6 +171,7 @@ def before_lowering(graph: torch.fx.Graph) -> None:
     draw_inside(graph)
     fold_rows(graph)
     leave_long_ones(graph)
+    leave_wide_products(graph)
     if caps().kind == "gpu":
         single_rows(graph)
         join_products(graph)
