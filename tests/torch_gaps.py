@@ -115,6 +115,7 @@ MISSING: dict[tuple[str, str], str] = {
         "Sparse",
         "DispatchStub: missing kernel",
     ): "a check of indices that are said to be in order",
+    ("nn_functional_linear_DEV_complex", "linear_backward does not support"): "second gradients of complex linear",
     (
         "linspace_tensor_overload",
         "INTERNAL ASSERT",

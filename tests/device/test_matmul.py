@@ -304,20 +304,15 @@ def test_gradients_of_linear_with_a_vector(dtype):
         torch.nn.functional.linear(*[torch.ones(s, device="webgpu") for s in ((4, 5), (5,), (4,))])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
-@pytest.mark.parametrize(
-    "shape, weight", [((4, 5), (3, 5)), ((2, 0, 5), (3, 5)), ((2, 3, 5), (3, 5)), ((5,), (3, 5)), ((4, 5), (5,))]
-)
-def test_linear_double_backward(shape, weight, dtype):
-    if dtype.is_complex:
-        needs.newer_torch("2.13", "it has a complex linear's gradient for the CPU and CUDA alone")
-    values = [torch.randn(s, dtype=dtype) for s in (shape, weight, weight[:-1])]
+@pytest.mark.parametrize("shape, weight", [((4, 5), (3, 5)), ((2, 0, 5), (3, 5)), ((2, 3, 5), (3, 5)), ((5,), (3, 5))])
+def test_linear_double_backward(shape, weight):
+    values = [torch.randn(s) for s in (shape, weight, weight[:-1])]
 
     def twice(device):
-        leaves = [t.to(device).requires_grad_() for t in (values if len(weight) > 1 else values[:2])]
+        leaves = [t.to(device).requires_grad_() for t in values]
         y = torch.nn.functional.linear(*leaves)
         first = torch.autograd.grad(y, leaves, y * (y.detach() + 2), create_graph=True)
-        made = sum([(g * g.detach().conj() * k).real.sum() for k, g in enumerate(first, 1)])
+        made = sum([(g * g.detach() * k).sum() for k, g in enumerate(first, 1)])
         return [*first, *torch.autograd.grad(made, leaves, allow_unused=True)]
 
     def forward_over_reverse(device):

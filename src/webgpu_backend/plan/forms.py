@@ -36,7 +36,7 @@ class Pattern:
     returned: tuple[int, ...] | None = None  # arguments that are the result; None: what the plan makes
     marked: str = ""  # the method that takes conjugated and negated views; empty: none come
     composite: bool = False  # torch's composite takes tangents, and what is under a transform
-    graded: bool = False  # called above autograd: `op.graded` takes what is differentiated, and what a composite would
+    graded: bool = False  # called above autograd: `op.graded` takes what is differentiated
     mixed: bool = False  # a number may stand for any tensor but the first: `op.forms` has a form for that
     rest: bool = False  # more arguments may come: `op.more` takes them
 
@@ -254,8 +254,7 @@ class _Writer:
             lines += ["    " + self._call("traced", key=False)]
         if p.graded:
             wanted = " or ".join(self._requires_grad(i) for i in self.tensors)
-            others = "" if p.composite else "forward_ad._current_level >= 0 or transforms_active() or "
-            lines += [f"if {others}grad_enabled() and ({wanted}):", "    " + self._call("graded", key=False)]
+            lines += [f"if grad_enabled() and ({wanted}):", "    " + self._call("graded", key=False)]
         generators = [names[i] for i, k in enumerate(p.kinds) if k == "g"]
         if generators:
             lines += [f"if {generators[0]} is not None:", "    " + self._call("odd", key=False)]

@@ -219,8 +219,8 @@ def _check_ranks(left: int, right: int) -> None:
 
 
 def differentiable_matmul(self, other):
-    """Torch's own formula refuses complex numbers, so the gradient of batches is ours. Before torch 2.13 that of linear
-    refuses them, too: a complex product with one matrix is left to the composite."""
+    """Torch's own formula refuses complex numbers, so the gradient of batches is ours. That of linear's gradient is
+    torch's, and refuses them: a complex product with one matrix is left to the composite."""
     left, right = self.dim(), other.dim()
     _check_ranks(left, right)
     if left == 2 and right == 2:
@@ -353,21 +353,7 @@ def one_of(dtype: torch.dtype) -> torch.Tensor:
     return found
 
 
-def _differentiable_linear_backward(self, grad_output, weight, output_mask):
-    """Of products that have a gradient, for complex numbers too, which torch's own formula refuses."""
-    grad, factor = (grad_output.unsqueeze(-1), weight.unsqueeze(0)) if weight.dim() == 1 else (grad_output, weight)
-    grad_input = grad_weight = grad_bias = None
-    if output_mask[0]:
-        grad_input = torch.matmul(grad, factor.conj())
-    rows = torch.atleast_2d(grad).flatten(0, -2)
-    if output_mask[1]:
-        grad_weight = torch.mm(rows.t(), torch.atleast_2d(self).flatten(0, -2).conj()).view(weight.shape)
-    if output_mask[2]:
-        grad_bias = grad_output if weight.dim() == 1 else rows.sum(0)
-    return grad_input, grad_weight, grad_bias
-
-
-@custom("linear_backward", conj="resolve", gradient=_differentiable_linear_backward)
+@custom("linear_backward", conj="resolve")
 def linear_backward(self, grad_output, weight, output_mask):
     supported(self, grad_output, weight)
     grad_input = grad_weight = grad_bias = None
