@@ -101,7 +101,7 @@ class Plan:
 
     __slots__ = (
         "steps", "scratch", "outputs", "results", "packers", "packed", "draws", "written", "ends", "whole", "simple",
-        "picks",
+        "picks", "pick",
     )  # fmt: skip
 
     def __init__(self, steps: tuple[Step, ...], scratch: tuple = ()):
@@ -116,4 +116,5 @@ class Plan:
         self.ends: tuple[int, ...] = ()  # bytes of the storages that these had
         self.whole = True  # its arguments fit one binding each
         self.simple: Step | None = None  # the one step, from the arguments to one output
-        self.picks: tuple = ()
+        self.picks: tuple = ()  # each step, and the function from all buffers to its own
+        self.pick: Callable[[list], tuple] | None = None  # where one step makes one output: its buffers of all

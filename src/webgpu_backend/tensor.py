@@ -408,10 +408,11 @@ def read(tensor: torch.Tensor, host: torch.Tensor) -> None:
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    """The memory of a tensor of up to eight bytes, which starts at a multiple of four."""
-    memory = ctypes.create_string_buffer(8)
-    _read(tensor, ctypes.addressof(memory))
-    return memory.raw
+    """The memory of a tensor of one element."""
+    item = tensor.element_size()
+    start = tensor.storage_offset() * item
+    block, within = _real(block_of(tensor)), start & 3
+    return block.pool.queue.read_few(block, start - within, within + item)[within:]
 
 
 def _read(tensor: torch.Tensor, address: int) -> None:

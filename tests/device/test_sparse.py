@@ -763,6 +763,63 @@ def test_gradients_of_products_of_two():
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
+@pytest.mark.parametrize("shape", [(3, 4, 5, 6), (1, 7, 1, 33), (0, 4, 5, 6), (3, 0, 5, 6), (3, 4, 0, 6), (3, 4, 5, 0)])
+def test_products_of_batches(shape, dtype):
+    batches, m, k, n = shape
+    x, y = some(batches, m, k, dtype=dtype), torch.randn(batches, k, n, dtype=dtype)
+    turned = torch.randn(batches, n, k, dtype=dtype).transpose(1, 2)
+    twice = torch.sparse_coo_tensor(x.to_sparse()._indices().repeat(1, 2), x.to_sparse()._values().repeat(2), x.shape)
+    for left, right in ((x.to_sparse(), y), (x.to_sparse(), turned), (twice, y)):
+        same(torch.bmm(left.to(D), right.to(D)), torch.bmm(left, right))
+        out = torch.empty(0, dtype=dtype, device=D)
+        assert torch.bmm(left.to(D), right.to(D), out=out) is out
+        same(out, torch.bmm(left, right))
+
+
+def test_gradients_of_products_of_batches():
+    def grads(device):
+        x, y = (t.to(device).requires_grad_() for t in (some(3, 4, 5).to_sparse(), some(3, 5, 6, seed=1)))
+        torch.bmm(x, y).pow(2).sum().backward()
+        return x.grad, y.grad
+
+    for ours, theirs in zip(grads(D), grads("cpu"), strict=True):
+        same(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_products_by_rows_that_are_not_empty(dtype):
+    empty = torch.zeros(6, 7, dtype=dtype)
+    for left in (repeated().to(dtype), some(6, 7, dtype=dtype).to_sparse(), empty.to_sparse()):
+        for right in (
+            torch.randn(7, 5, dtype=dtype),
+            torch.randn(5, 7, dtype=dtype).t(),
+            torch.zeros(7, 0, dtype=dtype),
+        ):
+            added = some(6, right.shape[1], dtype=dtype, seed=3).to_sparse()
+            ours = [t.to(D) for t in (added, left, right)]
+            same(torch.hspmm(*ours[1:]), torch.hspmm(left, right))
+            same(torch.smm(*ours[1:]), torch.smm(left, right))
+            same(torch.sspaddmm(*ours, beta=2, alpha=3), torch.sspaddmm(added, left, right, beta=2, alpha=3))
+
+
+def test_products_of_wrong_sizes():
+    x, y = some(3, 4, 5).to_sparse(), torch.randn(3, 5, 6)
+    wrong = {
+        torch.bmm: [(x, y.to_sparse()), (x, y[0]), (x[0], y), (some(3, 4, 5).to_sparse(2), y), (x, y[:2]),
+                    (x, y[:, :4]), (x, y.double())],
+        torch.hspmm: [(x[0], y), (x, y[0]), (x[0], y[0, :4]), (x[0], y[0].double())],
+        torch.sspaddmm: [(x[0], x[0], y[0]), (x[0], x[0], y[0, :4]), (x[0], x[0].to_dense(), y[0]), (x[0], x, y[0])],
+    }  # fmt: skip
+    for f, calls in wrong.items():
+        for args in calls:
+            with pytest.raises(RuntimeError) as theirs:
+                f(*args)
+            with pytest.raises(RuntimeError) as ours:
+                f(*[t.to(D) for t in args])
+            assert str(ours.value).split(", got 'mat1'")[0] == str(theirs.value).split(", got 'mat1'")[0]
+
+
 @pytest.mark.parametrize("f", [torch.sparse.softmax, torch.sparse.log_softmax])
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_softmax_of_what_is_there(f, dim):

@@ -322,7 +322,7 @@ class _Writer:
         return ", ".join(parts) or "0"
 
     def _run(self) -> list[str]:
-        """The run of a plan that was found; a plan of one step over the arguments is run here."""
+        """The run of a plan that was found; a plan of one step over the arguments, or some of them, is run here."""
         p, lines = self.pattern, []
         packs = [f"pack{k}({self.names[i]})" for k, i in enumerate(self.packed)]
         if not self._slots():
@@ -343,6 +343,10 @@ class _Writer:
                 lines.append("    out, y = make(plan.outputs[0])")
                 lines.append(f"    record(step, ({', '.join([*read, 'y'])},), {params})")
             lines.append(f"    return {self._result('out')}")
+        if self._slots() and not packs and not p.written:
+            lines += ["pick = plan.pick", "if pick is not None:"]
+            lines += ["    out, y = make(plan.outputs[0])", "    step = plan.steps[0]"]
+            lines += [f"    record(step, pick([{self._bound()[1:-1]}, y]), step.params)", "    return out"]
         call = f"execute(plan, {self._bound()}, {self._tensors()}"
         if packs:
             lines.append(f"{', '.join(f'pack{k}' for k in range(len(packs)))}, = plan.packers")

@@ -102,13 +102,15 @@ def finish(plan: Plan, arguments: int) -> Plan:
     """Gets a plan ready to run: how each step picks its buffers, and whether there is nothing to it but one step, from
     the arguments to an output or from the others to those that are written."""
     plan.picks = tuple([(step, _picker(step.bindings)) for step in plan.steps])
-    plan.simple = None
+    plan.simple = plan.pick = None
     if len(plan.steps) == 1 and plan.draws is None and not plan.scratch and plan.steps[0].turned is None:
         read = tuple([i for i in range(arguments) if i not in plan.written])
         made = len(plan.outputs) == 1 and plan.results == 0 and not plan.written
         if plan.steps[0].bindings == (*read, *plan.written, *([arguments] if made else [])):
             if made or (plan.written and not plan.outputs):
                 plan.simple = plan.steps[0]
+        if made:
+            plan.pick = plan.picks[0][1]
     return plan
 
 

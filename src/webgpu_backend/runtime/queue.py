@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from ..program import Caps, Program, Step, Window
-from . import binding, budget, faults, handing, late, loop, refusal, ring, spares, tape, transfer
+from . import binding, budget, faults, handing, late, loop, refusal, rereads, ring, spares, tape, transfer
 from .blocks import Block, unbroken
 from .buffers import USAGE, Pool
 from .clock import Clock
@@ -103,6 +103,7 @@ class Queue:
         self.watched: dict[tuple, tuple] = {}  # kernels that may report a bad index, recorded since the last look
         self._faults: Block | None = None
         self._transfer = transfer.Transfer(self)
+        self._rereads = rereads.Rereads(self)
         self._hand = handing.Hand(self)
         self.spares = spares.Spares(self)
         self.hands_over = handing.pays(caps.kind)
@@ -328,6 +329,7 @@ class Queue:
         """Drops the bind groups of some blocks."""
         gone = set(blocks)
         with self.lock:
+            self._rereads.forget()
             self._drop_groups(lambda key: any(b in gone for b in refusal.blocks_of(key)))
 
     # -- submitting and waiting
@@ -537,6 +539,11 @@ class Queue:
                 self._transfer.download(block, offset, int(pointer), at)
             self._read_chunk(block, offset + at, ffi.cast(_CHARS, pointer + at), nbytes - at)
             self.bytes_read += nbytes
+
+    def read_few(self, block: Block, offset: int, nbytes: int) -> bytes:
+        """As read, for a few bytes of which others may be asked for next."""
+        with self.lock:
+            return self._rereads.read(block, offset, nbytes)
 
     def _read_chunk(self, block: Block, offset: int, target, nbytes: int) -> None:
         size = end = (nbytes + 3) & ~3

@@ -28,6 +28,7 @@ from ...runtime import gpu as runtime
 from ...runtime.errors import BindingTooLarge
 from ..first_use import LIBRARIES
 from . import autocast, compressed, fallback, oversize, sparse, subclasses
+from . import products as products  # its kernels are among those of `sparse`
 from .outs import check_dtypes
 
 _libraries: dict[str, torch.library.Library] = {}  # by namespace

@@ -462,39 +462,3 @@ kernel("div.out_mode")(_into(_div))
 @kernel("div_.Tensor", "div_.Tensor_mode")
 def _div_(self, other, *, rounding_mode=None):
     return _into(_div)(self, other, rounding_mode=rounding_mode, out=self)
-
-
-@kernel("mm")
-def _mm(self, mat2):
-    """A sparse matrix and a dense one: a row of the dense one for each value, added to a row of the result; or a
-    column. Of two sparse ones it is sparse."""
-    if self.is_sparse and mat2.is_sparse:
-        return aten._sparse_sparse_matmul(self, mat2)
-    sparse = self if self.is_sparse else mat2
-    if sparse.dense_dim():
-        raise refusal("products of matrices with dense dimensions and other sparse", "aten::mm")
-    if self.shape[1] != mat2.shape[0]:
-        raise RuntimeError(f"mm: Argument #3: Expected dim 0 size {self.shape[1]}, got {mat2.shape[0]}")
-    rows, columns = sparse._indices().unbind(0)
-    out = torch.zeros((self.shape[0], mat2.shape[1]), dtype=sparse.dtype, device=T.here())
-    if self.is_sparse:
-        return out.index_add_(0, rows, mat2.index_select(0, columns) * self._values().unsqueeze(1))
-    return out.index_add_(1, columns, self.index_select(1, rows) * mat2._values())
-
-
-@kernel("mv")
-def _mv(self, vec):
-    if self.dim() != 2 or vec.dim() != 1:
-        raise RuntimeError(
-            f"mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {self.dim()}Tensor Dim: {vec.dim()}"
-        )
-    if self.shape[-1] != vec.shape[-1]:
-        raise RuntimeError("mv: expected self.size(-1) == vec.size(-1)")
-    return _mm(self, vec.unsqueeze(1)).squeeze(1)
-
-
-@kernel("addmm")
-def _addmm(self, mat1, mat2, *, beta=1, alpha=1):
-    product = _mm(mat1, mat2)
-    product = product if alpha == 1 else product * alpha
-    return product if beta == 0 else product + (self if beta == 1 else self * beta)

@@ -358,13 +358,12 @@ def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_
 def local_scalar_dense(self):
     if not self.numel():
         raise RuntimeError("_local_scalar_dense: Empty tensor not supported")
-    start = self.storage_offset() * self.element_size()
-    unpack = _ITEM.get(self.dtype)
-    if unpack is not None and start % 4 == 0 and not self.is_neg():
-        return unpack(T.bytes_of(self))[0]
-    host = torch.empty(self.shape, dtype=self.dtype)  # one element, of any rank
-    to_host(self, host)
-    return host.item()
+    memory, unpack = T.bytes_of(self), _ITEM.get(self.dtype)
+    if unpack is not None and not self.is_neg():
+        return unpack(memory)[0]
+    host = torch.frombuffer(bytearray(memory), dtype=self.dtype)[0]
+    host = host.conj() if self.is_conj() else host
+    return (-host if self.is_neg() else host).item()
 
 
 _ITEM = {
