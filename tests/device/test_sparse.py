@@ -809,7 +809,7 @@ def test_products_of_wrong_sizes():
         torch.bmm: [(x, y.to_sparse()), (x, y[0]), (x[0], y), (some(3, 4, 5).to_sparse(2), y), (x, y[:2]),
                     (x, y[:, :4]), (x, y.double())],
         torch.hspmm: [(x[0], y), (x, y[0]), (x[0], y[0, :4]), (x[0], y[0].double())],
-        torch.sspaddmm: [(x[0], x[0], y[0]), (x[0], x[0], y[0, :4]), (x[0], x[0].to_dense(), y[0]), (x[0], x, y[0])],
+        torch.sspaddmm: [(x[0], x[0], y[0]), (x[0], x[0], y[0, :4]), (x[0], x, y[0])],
     }  # fmt: skip
     for f, calls in wrong.items():
         for args in calls:
@@ -817,7 +817,7 @@ def test_products_of_wrong_sizes():
                 f(*args)
             with pytest.raises(RuntimeError) as ours:
                 f(*[t.to(D) for t in args])
-            assert str(ours.value).split(", got 'mat1'")[0] == str(theirs.value).split(", got 'mat1'")[0]
+            assert str(ours.value) == str(theirs.value)
 
 
 @pytest.mark.parametrize("f", [torch.sparse.softmax, torch.sparse.log_softmax])
