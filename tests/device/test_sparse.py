@@ -766,6 +766,8 @@ def test_gradients_of_products_of_two():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
 @pytest.mark.parametrize("shape", [(3, 4, 5, 6), (1, 7, 1, 33), (0, 4, 5, 6), (3, 0, 5, 6), (3, 4, 0, 6), (3, 4, 5, 0)])
 def test_products_of_batches(shape, dtype):
+    if dtype is torch.float64:
+        needs.feature("f64")
     batches, m, k, n = shape
     x, y = some(batches, m, k, dtype=dtype), torch.randn(batches, k, n, dtype=dtype)
     turned = torch.randn(batches, n, k, dtype=dtype).transpose(1, 2)
@@ -807,8 +809,8 @@ def test_products_of_wrong_sizes():
     x, y = some(3, 4, 5).to_sparse(), torch.randn(3, 5, 6)
     wrong = {
         torch.bmm: [(x, y.to_sparse()), (x, y[0]), (x[0], y), (some(3, 4, 5).to_sparse(2), y), (x, y[:2]),
-                    (x, y[:, :4]), (x, y.double())],
-        torch.hspmm: [(x[0], y), (x, y[0]), (x[0], y[0, :4]), (x[0], y[0].double())],
+                    (x, y[:, :4]), (x, y.half())],
+        torch.hspmm: [(x[0], y), (x, y[0]), (x[0], y[0, :4]), (x[0], y[0].half())],
         torch.sspaddmm: [(x[0], x[0], y[0]), (x[0], x[0], y[0, :4]), (x[0], x, y[0])],
     }  # fmt: skip
     for f, calls in wrong.items():
