@@ -820,6 +820,8 @@ def test_products_of_wrong_sizes():
             with pytest.raises(RuntimeError) as ours:
                 f(*[t.to(D) for t in args])
             assert str(ours.value) == str(theirs.value)
+    with pytest.raises(RuntimeError, match="expected scalar type Float but found Half"):
+        torch.bmm(x.to(D), y.to(D), out=torch.empty(3, 4, 6, dtype=torch.float16, device=D))
 
 
 @pytest.mark.parametrize("f", [torch.sparse.softmax, torch.sparse.log_softmax])

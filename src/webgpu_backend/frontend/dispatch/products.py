@@ -10,11 +10,14 @@ from .sparse import _make, _make_empty, _put, kernel, refusal
 aten = torch.ops.aten
 
 
+def _check_dtype(wanted: torch.dtype, got: torch.dtype) -> None:
+    if wanted != got:
+        raise RuntimeError(f"expected scalar type {_scalar_name(wanted)} but found {_scalar_name(got)}")
+
+
 def _rows(count: int, rows, columns, values, dense) -> torch.Tensor:
     """So many rows, each the sum of values times rows of the dense matrix."""
-    if values.dtype != dense.dtype:
-        wanted, got = _scalar_name(values.dtype), _scalar_name(dense.dtype)
-        raise RuntimeError(f"expected scalar type {wanted} but found {got}")
+    _check_dtype(values.dtype, dense.dtype)
     out = torch.zeros((count, dense.shape[1]), dtype=values.dtype, device=T.here())
     return out.index_add_(0, rows, dense.index_select(0, columns) * values.unsqueeze(1))
 
@@ -78,6 +81,7 @@ def _bmm(self, mat2):
 @kernel("bmm.out")
 def _bmm_out(self, mat2, *, out):
     made = _bmm(self, mat2)
+    _check_dtype(made.dtype, out.dtype)
     return out.resize_(made.shape).copy_(made)
 
 
