@@ -282,8 +282,9 @@ def test_tapes_are_few(monkeypatch):
 def spares(monkeypatch):
     """Counts replays whose commands were ready; batches are handed over, as for a GPU."""
     needs.limit("immediate_bytes", 128)
-    torch.webgpu.synchronize()
+    settle()
     queue = gpu().queue
+    queue.spares.clear()  # those of other tests
     monkeypatch.setattr(queue, "hands_over", True)
     monkeypatch.setattr(module, "LEAST", STEPS)
     found, submit = [], queue.spares.submit
@@ -294,7 +295,7 @@ def spares(monkeypatch):
 
     monkeypatch.setattr(queue.spares, "submit", counted)
     yield found
-    torch.webgpu.synchronize()
+    settle()
     queue.spares.clear()
 
 

@@ -53,5 +53,6 @@ def _program(kind: str, workgroup: int, double: bool, caps: Caps) -> Program:
     bindings = [("lengths", "read", "array<u32>"), ("labels", "read", "array<i32>")]
     bindings += [(name, "read", "array<f32>") for name in ("x", *_READ.get(kind, ()))]
     bindings.append(("out", "read_write", "array<f32>"))
-    name, names = f"ctc_{kind}_{'f64' if double else 'f32'}", {"kind": kind, "workgroup": workgroup}
+    name = f"ctc_{kind}_{'f64' if double else 'f32'}"
+    names = {"kind": kind, "workgroup": workgroup, "lowest": -1.79e308 if double else -3.4e38}
     return render_program(name, "loss/ctc.wgsl", _FIELDS, bindings, caps, double=double, **names)
