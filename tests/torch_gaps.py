@@ -121,7 +121,6 @@ MISSING: dict[tuple[str, str], str] = {
         "INTERNAL ASSERT",
     ): "linspace from a tensor to a number in batches: torch's rule makes a "
     "number on the device, which no kernel in Python can be given",
-    ("", "nested \\(strided layout\\)"): "nested tensors of the old kind; jagged ones are here",
     ("", "quint8"): "quantized dtypes of the old kind",
     ("", "affine_quantized"): "quantized dtypes of the old kind",
     ("", "Quantized"): "quantized dtypes of the old kind",

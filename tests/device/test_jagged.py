@@ -78,12 +78,6 @@ def test_jagged_tensors_and_batches():
     assert torch.equal(made.grad.values().cpu(), 2 * torch.cat(parts(LENGTHS)))
 
 
-def test_strided_nested_tensors_are_refused_in_words():
-    tensors = [torch.randn(n, 3, device=D, requires_grad=True) * 2 for n in (2, 3)]
-    with pytest.raises(NotImplementedError, match=r"webgpu: nested \(strided layout\) tensors are not supported"):
-        torch.nested.as_nested_tensor(tensors).transpose(1, 2)
-
-
 # -- FlexAttention, whose gradient the CPU has not
 
 

@@ -27,7 +27,7 @@ from ...plan.places import elsewhere, moved
 from ...runtime import gpu as runtime
 from ...runtime.errors import BindingTooLarge
 from ..first_use import LIBRARIES
-from . import autocast, compressed, fallback, oversize, sparse, subclasses
+from . import autocast, compressed, fallback, nested, oversize, sparse, subclasses
 from . import products as products  # its kernels are among those of `sparse`
 from .outs import check_dtypes
 
@@ -57,6 +57,7 @@ def register() -> None:
         register_choice(choice)
     autocast.register(library)
     sparse.register(library)
+    nested.register(library)
     compressed.register(library)
     # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
     for key in ("Conjugate", "Negative"):

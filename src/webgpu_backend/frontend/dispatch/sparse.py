@@ -48,10 +48,6 @@ def register(library: torch.library.Library) -> None:
         library.impl(op, placed(_of_the_cpu(op), op.name()), "SparsePrivateUse1")
     for name, kernel in _KERNELS.items():
         library.impl(name, placed(kernel, name), "SparsePrivateUse1")
-    for name in ("_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets"):
-        # Strided nested tensors are refused, but autograd asks for these where an exception ends the process.
-        op = getattr(aten, name).default
-        library.impl(op, partial(op._op_dk, torch._C.DispatchKey.NestedTensorCPU), "NestedTensorPrivateUse1")
     makers = aten.sparse_coo_tensor
     for op in (makers.indices, makers.indices_size, aten._sparse_coo_tensor_unsafe.default):
         for key in ("PrivateUse1", "AutogradPrivateUse1"):
