@@ -39,9 +39,9 @@ def package(name: str) -> ModuleType:
 
 
 def compiler() -> str:
-    """A C++ compiler, which only tests have a use for."""
-    if (found := shutil.which("g++")) is None:
-        missing("there is no g++ here")
+    """A C++ compiler, which only tests have a use for: the one that CXX names, or g++."""
+    if (found := shutil.which(os.environ.get("CXX", "g++"))) is None:
+        missing(f"there is no {os.environ.get('CXX', 'g++')} here")
     return found
 
 

@@ -142,3 +142,14 @@ def test_ctc(zero_infinity):
     got = loss_and_gradient(made(12, 3, 5).log_softmax(-1).to("webgpu"), labels.to("webgpu"))
     torch.testing.assert_close(got[0].cpu(), want[0])
     torch.testing.assert_close(got[1].cpu(), want[1], rtol=1e-10, atol=1e-12, equal_nan=True)
+
+
+@DTYPES
+def test_qr_of_columns_that_vanish(dtype, adapter_class):
+    """Each smaller than the one before, down to where the reciprocal of what is left is infinite, and zero."""
+    x = made(50, 40, dtype=dtype) * torch.logspace(0, -330, 40, dtype=torch.float64)
+    assert 0 < x.abs().amax(0)[36:39].min() < 2.0**-1022 and not x[:, 39].any()
+    q, r = (part.cpu() for part in L.qr(x.to("webgpu")))
+    torch.testing.assert_close(q @ r, x, rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(q.mH @ q, torch.eye(40, dtype=dtype), rtol=0, atol=1e-3)
+    torch.testing.assert_close(q[:, :35].mH @ q[:, :35], torch.eye(35, dtype=dtype), rtol=0, atol=1e-13)

@@ -58,9 +58,8 @@ static inline u32 firstLeadingBit(u32 x) { return x ? 31 - __builtin_clz(x) : ~0
 #define fma __builtin_fmaf
 #define abs fabsf
 """
-FLAGS = ["-std=c++17", "-O2", "-w", "-fPIC", "-ffast-math", "-fsingle-precision-constant"]
-if platform.machine() == "x86_64":
-    FLAGS.append("-mno-recip")  # an estimate's refinement makes NaN of x / inf
+FLAGS = ["-std=c++17", "-O2", "-w", "-fPIC", "-ffast-math"]
+NO_ESTIMATES = {"gcc": "-mno-recip", "clang": "-mrecip=none"}  # whose refinement makes NaN of x / inf
 
 
 def as_cpp() -> str:
@@ -70,6 +69,7 @@ def as_cpp() -> str:
     for text in (*[item[0] for item in m.library().values()], *complex64):
         text = re.sub(r"const (\w+) = array<(\w+), (\d+)>\(([^)]*)\);", r"const \2 \1[\3] = {\4};", text)
         text = re.sub(r"const (\w+): (\w+) =", r"const \2 \1 =", text)
+        text = re.sub(r"(?<![\w.])(\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)f?(?![\w.])", r"\1f", text)
         text = re.sub(r"\bvar bits =", "volatile u32 bits =", text)  # else the largest number is put for infinity
         text = re.sub(r"\b(?:let|var) (\w+) =", r"auto \1 =", text).replace(".yx", ".yx()")
         if head := re.match(r"fn (\w+)\((.*?)\) -> (\S+) \{", text):
@@ -84,6 +84,10 @@ def as_cpp() -> str:
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
     compiler = needs.compiler()
+    flags = list(FLAGS)
+    if platform.machine() == "x86_64":
+        told = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+        flags.append(NO_ESTIMATES["clang" if "clang" in told else "gcc"])
     folder = tmp_path_factory.mktemp("fast")
     names = sorted({"f32_" + case.name for case in m.ACCURACY} | {"f32_" + name for name, *_ in m.SPECIAL_CASES})
     text = [PRELUDE, as_cpp(), "}"]
@@ -99,7 +103,7 @@ def compiled(tmp_path_factory):
                     f"  for (int i = 0; i < n; i++) out[i] = c64_{name}({', '.join(call)});\n}}")  # fmt: skip
     (folder / "all.cpp").write_text("\n".join(text))
     # Linked without: the flags would have this process flush denormals from now on.
-    subprocess.run([compiler, *FLAGS, "-c", "all.cpp", "-o", "all.o"], cwd=folder, check=True)
+    subprocess.run([compiler, *flags, "-c", "all.cpp", "-o", "all.o"], cwd=folder, check=True)
     subprocess.run([compiler, "-shared", "all.o", "-o", "all.so"], cwd=folder, check=True)
     library = ctypes.CDLL(str(folder / "all.so"))
 

@@ -481,10 +481,11 @@ fn c64_atanh(a: vec2<f32>) -> vec2<f32> {
     }
     return vec2<f32>(select(f32_nan(), a.x, f32_eq(a.x, 0.0)), f32_nan());
   }
-  if (a.y == 0.0 && x <= 1.0) {
+  // By bits: where a number is known to be zero, a compiler that knows one zero takes it for the positive one.
+  if (f32_eq(a.y, 0.0) && x <= 1.0) {
     return vec2<f32>(f32_atanh(a.x), a.y);
   }
-  if (a.x == 0.0) {
+  if (f32_eq(a.x, 0.0)) {
     return vec2<f32>(a.x, f32_atan(a.y));
   }
   if (x < C64_TINY && y < C64_TINY) {

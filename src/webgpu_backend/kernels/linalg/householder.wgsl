@@ -7,13 +7,14 @@
 {% block body %}
     let o = p.a_o + b * p.a_b;
     for (var k = p.first; k < p.last; k = k + 1u) {
-        // In units of the column's largest element: squares of very large or small ones leave float32.
+        // In units of the column's largest element, as far as its reciprocal is a normal number: squares of very large or
+        // small ones leave the range of floats.
         var high = 0.0;
         for (var i = k + t; i < p.m; i = i + TEAM) {
             high = max(high, size(a[o + i * p.a_r + k * p.a_c]));
         }
-        let top = team_max(t, high);
-        let unit = select(1.0 / top, 1.0, top == 0.0);
+        let top = clamp(team_max(t, high), {{ least }}, {{ 1 / least }});
+        let unit = 1.0 / top;
         var sum = 0.0;
         for (var i = k + 1u + t; i < p.m; i = i + TEAM) {
             sum = sum + square(a[o + i * p.a_r + k * p.a_c] * unit);

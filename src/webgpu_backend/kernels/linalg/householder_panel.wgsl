@@ -25,14 +25,16 @@ var<workgroup> highs: array<f32, {{ slices }}>;
         high = max(high, size(rows[r + i * W]));
     }
     for (var k = 0u; k < p.n; k++) {
-        // In units of the column's largest element: squares of very large or small ones leave float32.
+        // In units of the column's largest element, as far as its reciprocal is a normal number: squares of very large or
+        // small ones leave the range of floats.
         if (j == k) { highs[slice] = high; }
         workgroupBarrier();
         var top = highs[0];
 {% for s in range(1, slices) %}
         top = max(top, highs[{{ s }}]);
 {% endfor %}
-        let unit = select(1.0 / top, 1.0, top == 0.0);
+        top = clamp(top, {{ least }}, {{ 1 / least }});
+        let unit = 1.0 / top;
         // What lies below the diagonal: the column's own square, and its product with the others.
         var dot = E(0.0);
         var sum = 0.0;
