@@ -49,6 +49,7 @@ template <class T> static inline T max(T a, T b) { return a < b ? b : a; }
 __attribute__((noinline)) f32 square_root(f32 x) { return sqrtf(x); }  // in one piece: 1 / sqrt(x) is else an estimate
 static inline f32 round(f32 x) { return rintf(x); }
 static inline u32 countLeadingZeros(u32 x) { return x ? __builtin_clz(x) : 32; }
+static inline u32 countOneBits(u32 x) { return __builtin_popcount(x); }
 static inline u32 firstLeadingBit(u32 x) { return x ? 31 - __builtin_clz(x) : ~0u; }
 #define trunc truncf
 #define floor floorf
@@ -59,7 +60,8 @@ static inline u32 firstLeadingBit(u32 x) { return x ? 31 - __builtin_clz(x) : ~0
 #define abs fabsf
 """
 FLAGS = ["-std=c++17", "-O2", "-w", "-fPIC", "-ffast-math"]
-NO_ESTIMATES = {"gcc": "-mno-recip", "clang": "-mrecip=none"}  # whose refinement makes NaN of x / inf
+# On x86: no estimates, whose refinement makes NaN of x / inf; and clang takes an fma apart that is no instruction.
+ON_X86 = {"gcc": ["-mno-recip"], "clang": ["-mrecip=none", "-mfma"]}
 
 
 def as_cpp() -> str:
@@ -87,7 +89,7 @@ def compiled(tmp_path_factory):
     flags = list(FLAGS)
     if platform.machine() == "x86_64":
         told = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
-        flags.append(NO_ESTIMATES["clang" if "clang" in told else "gcc"])
+        flags += ON_X86["clang" if "clang" in told else "gcc"]
     folder = tmp_path_factory.mktemp("fast")
     names = sorted({"f32_" + case.name for case in m.ACCURACY} | {"f32_" + name for name, *_ in m.SPECIAL_CASES})
     text = [PRELUDE, as_cpp(), "}"]

@@ -37,9 +37,10 @@ fn c64_mul(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
   return vec2<f32>(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-// x / y where y may be close to overflow: WGSL asks nothing of division by more than 2^126, and some GPUs give 0.
+// x / y where y may be close to overflow, or to zero: WGSL asks nothing of division by more than 2^126, and some GPUs give
+// 0; and compilers multiply by a reciprocal, which may be infinite.
 fn c64_ratio(x: f32, y: f32) -> f32 {
-  let scale = select(1.0, 0x1p-32f, abs(y) > 0x1p100f);
+  let scale = select(select(1.0, 0x1p-32f, abs(y) > 0x1p100f), 0x1p32f, abs(y) < 0x1p-100f);
   return (x * scale) / (y * scale);
 }
 
@@ -145,6 +146,9 @@ fn c64_to_bool(a: vec2<f32>) -> bool {
 }
 
 fn c64_sgn(a: vec2<f32>) -> vec2<f32> {
+  if (c64_isnan(a)) {
+    return vec2<f32>(f32_nan());
+  }
   let r = c64_abs(a);
   return select(vec2<f32>(c64_ratio(a.x, r), c64_ratio(a.y, r)), vec2<f32>(0.0, 0.0), f32_eq(r, 0.0));
 }
