@@ -179,6 +179,23 @@ def indexing(w: Workloads, scale: int) -> None:
         return lambda: a.scatter_add(0, i, s)
 
 
+def factors(w: Workloads, scale: int) -> None:
+    n = 1024 // scale
+    cases = {
+        "qr": lambda a: torch.linalg.qr(a)[1].abs(),
+        "svd": lambda a: torch.linalg.svd(a)[1],
+        "svdvals": torch.linalg.svdvals,
+        "eigh": lambda a: torch.linalg.eigh(a + a.mT)[0],
+        "cholesky": lambda a: torch.linalg.cholesky(a @ a.mT + n * torch.eye(n, device=a.device)),
+    }
+    for name, f in cases.items():
+
+        @w.add(f"{name} {n}x{n}", "factors")
+        def factor(device, f=f):
+            a = rand(device, n, n) - 0.5
+            return lambda: f(a)
+
+
 def rows(w: Workloads, scale: int) -> None:
     """Short rows, the rows of a vocabulary (no whole groups of four), one long row, transforms, an optimizer."""
     count = 65536 // scale
@@ -280,7 +297,7 @@ def all_workloads(scale: int) -> list[Workload]:
     from . import layers, operators
 
     found = Workloads()
-    own = host, pointwise, reductions, rows, indexing
+    own = host, pointwise, reductions, rows, indexing, factors
     products = layers.products, layers.decode, layers.convolutions, layers.attention
     for family in (*own, *products, operators.operators):
         family(found, scale)

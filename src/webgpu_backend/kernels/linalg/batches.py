@@ -105,6 +105,10 @@ KERNELS = {
     "svd_near": Kernel("linalg/svd_near.wgsl", True, (("a", "w"), ("v", "w")), (), ("n", "sweeps")),
     "svdvals_near": Kernel("linalg/svd_near.wgsl", True, (("a", "w"),), (), ("n", "sweeps")),
     "eigh_near": Kernel("linalg/eigh_near.wgsl", True, (("a", "r"), ("v", "w")), (), ("n", "sweeps")),
+    "gram_block": Kernel(
+        "linalg/eigh_near.wgsl", True, (("a", "r"), ("v", "w")),
+        (("state", "w", "atomic<u32>"), ("norm", "r", "f32")), ("n", "sweeps", "each"),
+    ),
     "hessenberg": Kernel("linalg/hessenberg.wgsl", True, (("a", "w"), ("z", "w")), _STATE, ("n",)),
     "schur": Kernel("linalg/schur.wgsl", True, (("a", "w"), ("z", "w")), _STATE, ("n", "rounds", "fresh")),
     "eigenvectors": Kernel(
@@ -147,10 +151,23 @@ def plan(
 def near_of(name: str, n: int, dtype: DType, caps: Caps) -> tuple[int, int] | None:
     """Rows for which a GPU's `name` has room in workgroup memory, and its threads, for matrices of n rows."""
     width = next((w for w in (16, 32, 64) if n <= w), 0)
-    threads = min(width * width // 4, 256)
-    sums = threads * (32 if is_double(dtype) else 16)
-    room = width * (width + 1) * dtype.size * (1 if name == "svdvals_near" else 2) + sums + 64
-    return (width, threads) if caps.kind == "gpu" and width and room <= caps.workgroup_bytes else None
+    fits = caps.kind == "gpu" and width and _near_bytes(name, width, dtype) <= caps.workgroup_bytes
+    return (width, _near_threads(width)) if fits else None
+
+
+def near_size(name: str, dtype: DType, caps: Caps) -> tuple[int, int]:
+    """The most rows for which `name` has room in workgroup memory, up to 64, and its threads."""
+    width = next(w for w in (64, 32, 16) if _near_bytes(name, w, dtype) <= caps.workgroup_bytes)
+    return width, min(_near_threads(width), caps.workgroup_size)
+
+
+def _near_threads(width: int) -> int:
+    return min(width * width // 4, 256)
+
+
+def _near_bytes(name: str, width: int, dtype: DType) -> int:
+    sums = _near_threads(width) * (32 if is_double(dtype) else 16)
+    return width * (width + 1) * dtype.size * (1 if name == "svdvals_near" else 2) + sums + 64
 
 
 def plan_panel(

@@ -9,6 +9,10 @@ var<workgroup> rotations: array<vec4<f32>, {{ width // 2 }}>;
 
 // As eigh, of up to {{ width }} rows, all in workgroup memory. A thread turns the rows and the columns of a block of four elements
 // at once: where two pairs cross.
+{% if name == "gram_block" %}
+// Products of columns that are to become orthogonal, `each` of them of one matrix: what is small is so beside the `norm` of
+// the longest of its columns. `state` says whether there was anything to do.
+{% endif %}
 {% endblock %}
 {% block body %}
     let half = (p.n + 1u) / 2u;
@@ -31,7 +35,12 @@ var<workgroup> rotations: array<vec4<f32>, {{ width // 2 }}>;
                 if (ij.y < p.n) {
                     let gamma = near[ij.x * {{ pitch }}u + ij.y];
                     let g = select(0.0, magnitude(gamma), !is_zero(gamma));
+{% if name == "gram_block" %}
+                    let larger = max(re(near[ij.x * {{ pitch + 1 }}u]), re(near[ij.y * {{ pitch + 1 }}u]));
+                    if (g > {{ 4 * ulp }} * sqrt(larger) * norm[b / p.each] && g > {{ 100 * least }}) {
+{% else %}
                     if (g > {{ 0.42 * ulp }}) {
+{% endif %}
                         atomicStore(&moved, 1u);
                         r = rotation(re(near[ij.x * {{ pitch + 1 }}u]), re(near[ij.y * {{ pitch + 1 }}u]), g);
                         u = cj(phase(gamma));
@@ -85,6 +94,11 @@ var<workgroup> rotations: array<vec4<f32>, {{ width // 2 }}>;
             }
             workgroupBarrier();
         }
+{% if name == "gram_block" %}
+        if (sweep == 0u && t == 0u && atomicLoad(&moved) != 0u) {
+            atomicStore(&state[b / p.each], 1u);
+        }
+{% endif %}
 {% include "linalg/settled.wgsl" %}
     }
     for (var e = t; e < p.n * p.n; e += TEAM) {
