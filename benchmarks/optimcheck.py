@@ -43,7 +43,8 @@ def train(info, options, dtype, device) -> list:
 
     def closure():
         optimizer.zero_grad()
-        loss = sum(((w - g) ** 2 * (1 + g * g)).mean() for w, g in zip(weights, goals))
+        sign = -1 if options.get("maximize") else 1  # or there is nothing to end at
+        loss = sum(((w - g) ** 2 * (1 + g * g)).mean() for w, g in zip(weights, goals)) * sign
         loss.backward()
         if info.only_supports_sparse_grads:
             for w in weights:

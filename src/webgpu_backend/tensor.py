@@ -59,7 +59,9 @@ class Meta:
 
     def __init__(self, sizes, strides, dtype: torch.dtype):
         if dtype not in _DL_CODES:
-            raise TypeError(f"webgpu: tensors of dtype {dtype} are not supported")
+            # Pairs of bfloat16 are what arithmetic may ask for, and within `+` a TypeError would lose its words.
+            kind = NotImplementedError if dtype.is_complex else TypeError
+            raise kind(f"webgpu: tensors of dtype {dtype} are not supported")
         n = len(sizes)
         code, bits = _DL_CODES[dtype]
         self.sizes = tuple(sizes)
@@ -312,7 +314,7 @@ def as_strided(tensor: torch.Tensor, size, stride, storage_offset=None) -> torch
     if _inference() and not tensor.is_inference():
         # Made by torch itself: a view of an ordinary tensor is an ordinary tensor, also in inference mode.
         return _cpu_as_strided(_CPU, tensor, size, stride, offset)
-    return reinterpret(tensor, size, stride, offset - own)
+    return reinterpret(tensor, tuple(size), tuple(stride), offset - own)
 
 
 def element(tensor: torch.Tensor, k: int) -> torch.Tensor:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from tests import needs
-from tests.device._compare import D, both, close
+from tests.device._compare import D, both, close, of_a_kind
 
 
 def refused(call):
@@ -23,7 +23,7 @@ def refused(call):
             result.cpu()
         found.append((raised.type, str(raised.value)))
     (wanted, theirs), (got, ours) = found
-    assert got is wanted, (got, ours, wanted, theirs)
+    assert of_a_kind(got, wanted), (got, ours, wanted, theirs)
     return ours, theirs
 
 
@@ -79,13 +79,19 @@ def test_numbers_that_become_infinite(call):
     both(call, 0)
 
 
-def test_a_number_set_through_an_index_is_cast():
+def test_a_number_set_through_an_index():
+    """It is cast. From 2.15 on torch fills where the device is another than the CPU, which refuses it."""
+
     def call(device):
         x = half(device)
         x[0] = 1e6
         return x
 
-    both(call, 0)
+    if torch.__version__ >= (2, 15):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type c10::Half without overflow"):
+            call(D)
+    else:
+        both(call, 0)
 
 
 def floats(*shape, device):
@@ -436,7 +442,6 @@ def test_complex_quotients_of_nan():
         lambda d: torch.grid_sampler_3d(*[torch.ones(s, device=d) for s in ((2,) * 5, (2, 1, 1, 2))], 0, 0, True),
         lambda d: torch.grid_sampler_2d(torch.ones(5, 5, 5, 5, device=d), torch.ones(5, 1, 4, 3, device=d), 0, 0, True),
         lambda d: torch.grid_sampler_2d(torch.ones(2, 2, 0, 3, device=d), torch.ones(2, 2, 2, 2, device=d), 0, 0, True),
-        lambda d: torch.grid_sampler_3d(*[torch.ones(s, device=d) for s in ((2,) * 5, (2, 1, 1, 1, 3))], 2, 0, True),
         lambda d: torch.ops.aten._local_scalar_dense(torch.ones(0, device=d)),
         lambda d: torch.addcmul(*[torch.ones(2, device=d)] * 3, value=1j),
         lambda d: torch._foreach_addcmul(*[[torch.ones(2, device=d)]] * 3, [2j])[0],
@@ -939,7 +944,7 @@ def test_dtypes_that_the_cpu_s_kernels_refuse(name):
         if dtype is torch.bool and wanted[0] is NotImplementedError and got[0] is None:
             assert name in ("median", "kthvalue")  # of truth values, which have an order here
             continue
-        assert got[0] is wanted[0], (dtype, got, wanted)
+        assert of_a_kind(got[0], wanted[0]), (dtype, got, wanted)
         if wanted[0] is NotImplementedError and '"' in wanted[1] and name not in ("lerp", "nn.instance_norm"):
             assert got[1] == wanted[1]
         refused += wanted[0] is not None

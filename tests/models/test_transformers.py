@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tests import needs
 
@@ -45,7 +46,10 @@ def total(out):
 @pytest.mark.parametrize("name", _zoo.ALL)
 def test_forward_and_backward(name):
     model, inputs, ours, moved = pair(name)
-    expected, got = model(**inputs), ours(**moved)
+    # The fused kernel of the CPU has wrong gradients where a mask hides all keys of a query (docs/numbers.md).
+    with sdpa_kernel(SDPBackend.MATH):
+        expected = model(**inputs)
+    got = ours(**moved)
     for key, value in expected.items():
         if isinstance(value, torch.Tensor):
             assert got[key].device.type == D

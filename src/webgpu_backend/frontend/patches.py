@@ -21,7 +21,7 @@ IMPORT, SIGNALS, FIRST_USE = "import", "first use, before all else", "first use"
 SELECTED = "another device than the first is selected"
 MOMENTS = (IMPORT, SIGNALS, FIRST_USE, SELECTED)
 
-TORCH = "torch 2.11 to 2.13"
+TORCH = "torch 2.11 to 2.15"
 WGPU = "wgpu 0.32 with cffi 2.0 and 2.1"
 ACCELERATE = "accelerate 1.15"
 TRANSFORMERS = "transformers 5.17 to 5.23"
@@ -107,7 +107,7 @@ ROWS: tuple[Row, ...] = (
     Row("torch.Generator", "class", "device.rng:generator", "torch.Generator(device='webgpu')", TORCH),
     Row("torch.Stream", "class", "device.streams:stream_class", "streams of the device", TORCH),
     Row("torch.Event", "class", "device.streams:event_class", "events of the device", TORCH),
-    Row("torch.Tensor.__dlpack__", "(self, *, stream=, max_version=, dl_device=, copy=)", "device.storage:unshared",
+    Row("torch.Tensor.__dlpack__", "takes self stream max_version dl_device copy", "device.storage:unshared",
         "saying that the device's memory cannot be shared", TORCH),
     Row("torch.Tensor.__dlpack_device__", "(self)", "device.storage:unshared",
         "saying that the device's memory cannot be shared", TORCH),

@@ -21,6 +21,17 @@ def scalar_name(dtype: torch.dtype) -> str:
     return _NAMES.get(dtype, str(dtype))
 
 
+def _unordered() -> type[Exception]:
+    one = torch.ones(1, dtype=torch.complex64)
+    try:
+        one.argmax()
+    except Exception as error:
+        return type(error)
+    raise AssertionError("torch orders complex numbers")
+
+
+UNORDERED = _unordered()  # what complex numbers are refused with where they had to have an order; TypeError since 2.15
+
 # By operator, overload or expression: the kinds that the CPU takes (bool, integer, float, complex), and how it refuses.
 ADMITTED: dict[str, tuple[str, type, str]] = {
     **{
@@ -41,6 +52,9 @@ ADMITTED: dict[str, tuple[str, type, str]] = {
             ("f", "prelu_cpu", "_prelu_kernel"),
             ("if", "threshold_cpu", "threshold"),
             ("f", "frac_cpu", "frac"),
+            ("bif", "div_floor_cpu", "floor_divide div_floor"),
+            ("bif", "div_trunc_cpu", "div_trunc"),
+            ("bif", "copysign_cpu", "copysign"),
             ("fc", "lerp_kernel_tensor", "lerp"),
             ("ifc", "addcmul_cpu_out", "addcmul"),
             ("bif", "xlogy_cpu", "xlogy"),
@@ -74,7 +88,7 @@ ADMITTED: dict[str, tuple[str, type, str]] = {
         for name in names.split()
     },
     **{
-        name: ("bif", RuntimeError, f"{name} not implemented for complex tensors.")
+        name: ("bif", UNORDERED, f"{name} not implemented for complex tensors.")
         for name in ("maximum", "minimum", "fmax", "fmin")
     },
     **dict.fromkeys(("linalg_eig", "_linalg_eigvals"), ("fc", RuntimeError, "Unknown Complex ScalarType for {}")),
@@ -83,8 +97,8 @@ ADMITTED: dict[str, tuple[str, type, str]] = {
         ("linalg_pinv", "linalg_pinv.atol_rtol_float", "linalg_pinv.atol_rtol_tensor"),
         ("fc", RuntimeError, "linalg.pinv: expected a tensor of float, double, cfloat or cdouble types, not {}"),
     ),
-    "hardtanh": ("ifc", RuntimeError, "Bool inputs not supported for hardtanh"),
-    "relu": ("ifc", RuntimeError, "Boolean inputs not supported for relu"),
+    "hardtanh": ("ifc", NotImplementedError, "Bool inputs not supported for hardtanh"),
+    "relu": ("ifc", NotImplementedError, "Boolean inputs not supported for relu"),
 }
 
 

@@ -90,11 +90,13 @@ def expression(
     checked: bool = False,
     admit: Callable[[tuple], None] | None = None,
     nonzero: tuple[str, ...] = (),
+    bounds: dict[str, str] | None = None,
     rounded: tuple[str, ...] = (),
 ) -> Pointwise:
     """An entry under no aten name of its own: for `choose`, and for operators that need more than one kernel."""
     outputs = outputs or (("bool",) if promote == "always_bool" else ("T",))
-    spec = Spec(name, source, tuple(_LETTERS[:arity]), scalars, tuple((types or {}).items()), outputs, checked, nonzero)
+    types, bounds = (tuple((x or {}).items()) for x in (types, bounds))
+    spec = Spec(name, source, tuple(_LETTERS[:arity]), scalars, types, outputs, checked, nonzero, bounds)
     entry = Pointwise(name, spec, promote, check, admitting(name, admit), rounded)
     ENTRIES.append(entry)
     return entry

@@ -17,6 +17,7 @@ _NUMBERS = frozenset((int, float, bool))
 _LISTS = frozenset((list, tuple))
 _OFFSET = (1 << T.UID_BITS) - 1  # the part of a data pointer below the block's number
 _MAX_HELD = 64
+_ROOM = 65504  # all dtypes have it
 _pack = PACKERS["f32"]
 _data_ptr = torch.Tensor.data_ptr
 
@@ -69,6 +70,8 @@ class Lists:
             values = column if each else (column,)
             if values[0].__class__ in _NUMBERS:
                 if any([v.__class__ not in _NUMBERS for v in values]):
+                    return None
+                if self.spec.checked and not all([-_ROOM <= v <= _ROOM for v in values]):
                     return None
                 numbers.append(column if each else _pack(column))
                 shape.append("n" if each else "s")

@@ -118,7 +118,7 @@ class Planning:
         meta = T.meta(shape, stride, tensor.dtype)
         if offset or meta.nbytes != block.nbytes:
             base, own = T.make(T.meta((-(-block.nbytes // tensor.element_size()),), None, tensor.dtype))
-            outline = T.reinterpret(base, shape, stride, offset)
+            outline = T.reinterpret(base, tuple(shape), stride, offset)
         else:
             outline, own = T.make(meta)
         own.size, own.nbytes = block.size, block.nbytes
@@ -218,7 +218,9 @@ def _outlines(planning: Planning, tensors: list, bound: list, shared: bool) -> t
             base, own = bases[block]
             whole = T.reinterpret(base, (block.nbytes // tensor.element_size() * tensor.element_size(),), (1,), 0)
             typed = whole.view(tensor.dtype)
-            outline = _marked(T.reinterpret(typed, tensor.shape, tensor.stride(), tensor.storage_offset()), tensor)
+            outline = _marked(
+                T.reinterpret(typed, tuple(tensor.shape), tensor.stride(), tensor.storage_offset()), tensor
+            )
         elif block is not None:
             outline, own = planning.outline(tensor, block)
         outlines.append(outline)

@@ -360,7 +360,7 @@ def _put(self, result):
 
 def _no_masks(self, other) -> None:
     if self.dtype is torch.bool and isinstance(other, torch.Tensor) and other.dtype is torch.bool:
-        raise RuntimeError(
+        raise NotImplementedError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
             "operator instead."
         )

@@ -27,7 +27,8 @@ class Spec:
     `types` gives names a carrier of their own ("bool", "i32", "own": the operand's dtype, "real": that of a complex
     number's parts) instead of the compute dtype; `outputs` is one carrier per output: "T" (compute), "complex" (that
     of which compute is a part), or fixed. Numbers among the inputs wrap to the compute
-    dtype, or are `checked`: they must fit, as whole scalars must.
+    dtype, or are `checked`: they must fit, as whole scalars must. `bounds` says which of them are a "min" or "max" that
+    need not fit whole numbers.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Spec:
     outputs: tuple[str, ...] = ("T",)
     checked: bool = False
     nonzero: tuple[str, ...] = ()  # whole numbers that must not be zero: divisors
+    bounds: tuple[tuple[str, str], ...] = ()
 
 
 Packers = tuple[Callable[[object], bytes], ...]
@@ -153,11 +155,12 @@ class _Text:
 
     def packers(self) -> Packers:
         found = []
-        whole = self.own in ("i32", "u32", "i64", "u64", "n64", "nu64")
+        whole, ends = self.own in ("i32", "u32", "i64", "u64", "n64", "nu64"), dict(self.spec.bounds)
         for name, type_ in self.scalars.items():
             computed = self.types.get(name, "T") == "T"
             checked = computed and (self.spec.checked or (whole and name in self.spec.scalars))
-            found.append(numbers.packer(type_, self._room(computed), checked, name in self.spec.nonzero and whole))
+            nonzero, end = name in self.spec.nonzero and whole, ends.get(name, "")
+            found.append(numbers.packer(type_, self._room(computed), checked, nonzero, end))
         return tuple(found)
 
     def _room(self, computed: bool) -> str:

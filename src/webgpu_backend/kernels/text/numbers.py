@@ -37,9 +37,25 @@ def check(value, dtype: str) -> None:
         raise RuntimeError(f"value cannot be converted to type {name} without overflow")
 
 
-def packer(carrier: str, dtype: str, checked: bool, nonzero: bool = False) -> Callable[[object], bytes]:
-    """Of numbers that are computed with as a dtype: they wrap, or must fit if they are `checked`."""
+_NAMES = {"uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"}
+
+
+def bounding(dtype: str, end: str, value):
+    """A bound of whole numbers, "min" or "max": one that none of them is beyond is their own last, one that all of them
+    are beyond is refused."""
+    low, high = _limits(dtype)
+    if value > high if end == "min" else value < low:
+        name = _NAMES.get(dtype, dtype.replace("uint", "UInt"))
+        raise RuntimeError(f"Clamp {end} value {value:g} is outside the representable range of {name}")
+    return max(value, low) if end == "min" else min(value, high)
+
+
+def packer(carrier: str, dtype: str, checked: bool, nonzero: bool = False, end: str = "") -> Callable[[object], bytes]:
+    """Of numbers that are computed with as a dtype: they wrap, or must fit if they are `checked`; `end` is that which a
+    bound is, where it need not fit."""
     plain, bits = PACKERS[carrier], _BITS.get(dtype)
+    if end and bits:
+        return lambda value: plain(bounding(dtype, end, value))
     low, room = (_limits(dtype)[0], 1 << bits) if bits in (8, 16) else (0, 0)
 
     def pack(value) -> bytes:

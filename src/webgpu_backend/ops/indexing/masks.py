@@ -173,7 +173,8 @@ def masked_scatter_(self, mask, source):
 
 def _check_fill(self, mask, value):
     if mask.dtype is not torch.bool:
-        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {_name(mask)}")
+        kind = DTYPE_WORDS.get(mask.dtype, str(mask.dtype))
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {kind}")
     if isinstance(value, torch.Tensor):
         if value.dim():
             raise RuntimeError(

@@ -7,7 +7,7 @@ import torch
 from ... import tensor as T
 from ..pointwise.elementwise import _scalar_name
 from ..table import custom
-from .batches import REAL, aten, copied, flat, flat_vector, on, reflect_, solve_triangular_, supported
+from .batches import REAL, aten, copied, flat, flat_vector, on, reflect_, shaped, solve_triangular_, supported
 from .qr import factored_qr
 
 
@@ -222,6 +222,22 @@ def linalg_matrix_exp(self):
         square = torch.bmm(result, result)
         result = square if counts is None or step < min(halvings) else torch.where(counts > step, square, result)
     return result.reshape(self.shape)
+
+
+if hasattr(aten, "linalg_matrix_sqrth"):  # since torch 2.15
+
+    @custom("linalg_matrix_sqrth", autocast="float32")
+    def linalg_matrix_sqrth(self):
+        (meta,) = shaped(aten.linalg_matrix_sqrth.default, self)
+        values, vectors = torch.linalg.eigh(self)
+        roots = values.clamp(min=0).sqrt().to(self.dtype)
+        return ((vectors * roots.unsqueeze(-2)) @ vectors.mH).view(meta.shape)
+
+    @custom("linalg_polar")
+    def linalg_polar(A):
+        shaped(aten.linalg_polar.default, A)
+        u, values, vh = torch.linalg.svd(A, full_matrices=False)
+        return u @ vh, (vh.mH * values.to(A.dtype).unsqueeze(-2)) @ vh
 
 
 def _taylor(x: torch.Tensor) -> torch.Tensor:

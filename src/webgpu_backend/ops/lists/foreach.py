@@ -49,6 +49,7 @@ def _numbers(name: str, value, count: int):
 
 
 _ORDERS = {"minimum": "minimum", "clamp_max": "minimum", "maximum": "maximum", "clamp_min": "maximum"}
+_BOUNDS = {"minimum": "clamp_max", "maximum": "clamp_min"}  # what those with numbers are
 
 
 def _check_order(name: str, tensors: list, other) -> None:
@@ -149,7 +150,8 @@ def _register() -> None:
             for name in packet.overloads() if packet is not None else ():
                 if "out" in name or name == "ScalarAndTensor":
                     continue
-                kernel = _listed(entry, getattr(packet, name), _single(entry))
+                one = POINTWISE[_BOUNDS[entry.aten]] if "Scalar" in name and entry.aten in _BOUNDS else entry
+                kernel = _listed(one, getattr(packet, name), _single(one))
                 if kernel is not None:
                     custom(base if name == "default" else f"{base}.{name}", planned=False)(kernel)
 

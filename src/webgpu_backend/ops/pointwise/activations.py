@@ -4,6 +4,7 @@ import torch
 
 from ... import tensor as T
 from ..table import autocast, binary, choose, custom, expression, ternary, unary
+from .bounds import BY_MEANING, bounds, ordered
 from .elementwise import _scalar_name, runner
 
 
@@ -17,7 +18,7 @@ def _check_lambda(inputs, scalars):
 
 
 def _check_limits(inputs, scalars):
-    if inputs[0].dtype is torch.uint8 and min(scalars) < 0:
+    if inputs[0].dtype is torch.uint8 and min(scalars) < 0 and not BY_MEANING:
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
 
 
@@ -26,11 +27,11 @@ binary("sigmoid_backward", "a * conj((1 - b) * b)")
 binary("tanh_backward", "a * conj(1 - b * b)")
 
 # Not where(a <= 0, 0, a): one GPU compiler makes max(a, 0) of that, which drops NaN.
-unary("relu", "max(a, 0)")
+unary("relu", "max(a, 0)", admit=ordered())
 unary("threshold", "where(a <= threshold, value, a)", scalars=("threshold", "value"), checked=True)
 binary("threshold_backward", "where(b <= threshold, 0, a)", scalars=("threshold",))
 unary("hardtanh", "where(isnan(a), a, min(max(a, min_val), max_val))", scalars=("min_val", "max_val"), checked=True,
-      check=_check_limits)  # fmt: skip
+      bounds=bounds(min_val="min", max_val="max"), check=_check_limits, admit=ordered())  # fmt: skip
 binary("hardtanh_backward", "where(b <= min_val or b >= max_val, 0, a)", scalars=("min_val", "max_val"))
 unary("hardsigmoid", "where(isnan(a), a, min(max(a + 3, 0), 6) / 6)")
 binary("hardsigmoid_backward", "where(b > -3 and b < 3, a / 6, 0)")

@@ -5,14 +5,16 @@ import warnings
 import torch
 
 from ...kernels.text.numbers import check as check_number
+from ..admitted import UNORDERED
 from ..table import autocast, binary, choose, custom, expression, ternary, unary
+from .bounds import bounds, ordered
 from .elementwise import _scalar_name, runner
 
 # As C++ calls them.
 DTYPE_WORDS = {
     torch.float32: "float", torch.float64: "double", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16",
-    torch.complex64: "c10::complex<float>", torch.complex128: "c10::complex<double>", torch.int64: "long",
-    torch.int32: "int", torch.int16: "short", torch.int8: "signed char", torch.uint8: "unsigned char",
+    torch.complex64: "c10::complex<float>", torch.complex128: "c10::complex<double>", torch.int64: "long int",
+    torch.int32: "int", torch.int16: "short int", torch.int8: "signed char", torch.uint8: "unsigned char",
     torch.bool: "bool",
 }  # fmt: skip
 
@@ -42,7 +44,7 @@ def _no_bool(inputs):
     kinds = [x.dtype if isinstance(x, torch.Tensor) else type(x) for x in inputs]
     bools = [k in (torch.bool, bool) for k in kinds]
     if all(bools):
-        raise RuntimeError(
+        raise NotImplementedError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. "
             "Use the `^` or `logical_xor()` operator instead."
         )
@@ -66,28 +68,15 @@ def _no_whole_quotient(inputs):
 
 def _one_dtype(inputs):
     if any([torch.is_tensor(x) and x.is_complex() for x in inputs]):
-        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+        raise NotImplementedError("heaviside is not yet implemented for complex tensors.")
     if inputs[0].dtype != inputs[1].dtype:
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
-
-
-def _ordered(name: str):
-    """Bounds: complex numbers have no order."""
-
-    def admit(inputs):
-        found = next((x.dtype for x in inputs if torch.is_tensor(x) and x.is_complex()), None)
-        if found is not None and all([torch.is_tensor(x) for x in inputs]):
-            raise NotImplementedError(f'"{name}_cpu" not implemented for {_scalar_name(found)!r}')
-        if found is not None or any([isinstance(x, complex) for x in inputs]):
-            raise NotImplementedError("clamp is not supported for complex types")
-
-    return admit
 
 
 def _real_for(name: str):
     def admit(inputs):
         if inputs[0].is_complex():
-            raise RuntimeError(f"{name} does not support complex inputs.")
+            raise UNORDERED(f"{name} does not support complex inputs.")
 
     return admit
 
@@ -270,7 +259,7 @@ _POLAR = expression("polar", "z = sincos(b)\ncomplex(a * z.imag, a * z.real)", 2
 def _complex_parts(first, second, entry):
     one, two = _scalar_name(first.dtype), _scalar_name(second.dtype)
     if not {one, two} <= {"Half", "Float", "Double"}:
-        raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {one} and {two}")
+        raise NotImplementedError(f"Expected both inputs to be Half, Float or Double tensors but got {one} and {two}")
     if one != two:
         raise RuntimeError(f"Expected object of scalar type {one} but got scalar type {two} for second argument")
     return entry, (first, second), ()
@@ -363,11 +352,11 @@ ternary(
     "addcdiv", "a + value * b / c", scalars=("value",), check=_check_value, admit=_no_whole_quotient, autocast="widest"
 )
 ternary("lerp", "where(abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c))", admit=_lerp_dtypes)
-binary("clamp_min", "max(a, b)", checked=True, admit=_ordered("maximum"))
-binary("clamp_max", "min(a, b)", checked=True, admit=_ordered("minimum"))
-_CLAMP = expression("clamp", "min(max(a, b), c)", 3, checked=True)
-_CLAMP_MIN = expression("clamp_min", "max(a, b)", 2, checked=True)
-_CLAMP_MAX = expression("clamp_max", "min(a, b)", 2, checked=True)
+binary("clamp_min", "max(a, b)", checked=True, bounds=bounds(b="min"), admit=ordered("maximum"))
+binary("clamp_max", "min(a, b)", checked=True, bounds=bounds(b="max"), admit=ordered("minimum"))
+_CLAMP = expression("clamp", "min(max(a, b), c)", 3, checked=True, bounds=bounds(b="min", c="max"), admit=ordered())
+_CLAMP_MIN = expression("clamp_min", "max(a, b)", 2, checked=True, bounds=bounds(b="min"), admit=ordered())
+_CLAMP_MAX = expression("clamp_max", "min(a, b)", 2, checked=True, bounds=bounds(b="max"), admit=ordered())
 
 
 @choose("clamp")

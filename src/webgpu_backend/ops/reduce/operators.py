@@ -12,6 +12,7 @@ from ...kernels.layout import numel
 from ...kernels.reduce.reduction import Spec
 from ...plan import caps
 from ...plan.outline import not_lasting
+from ..admitted import UNORDERED
 from ..admitted import scalar_name as dtype_name
 from ..table import autocast, custom, packet_named
 from .reduction import Reduction, normal_dims
@@ -103,7 +104,7 @@ def reduction(
 def _check_mean(self: torch.Tensor, out: torch.dtype) -> None:
     if _integral(out):
         what = "Input dtype" if out == self.dtype else "Optional dtype"
-        raise RuntimeError(
+        raise NotImplementedError(
             f"mean(): could not infer output dtype. {what} must be either a floating point or complex dtype. "
             f"Got: {dtype_name(out)}"
         )
@@ -178,7 +179,7 @@ def _ordered(dtype: torch.dtype, name: str) -> torch.dtype:
     if dtype.is_complex:
         if name in _CPU_NAMES:
             raise NotImplementedError(f"\"{_CPU_NAMES[name]}\" not implemented for '{dtype_name(dtype)}'")
-        raise RuntimeError(f"{name}(): does not support complex input")
+        raise UNORDERED(f"{name}(): does not support complex input")
     if dtype == torch.bool and name.startswith("arg"):
         raise RuntimeError(f"{name}(): does not support bool input")
     return torch.int32 if dtype == torch.bool else _need(dtype)
@@ -286,8 +287,8 @@ _register_extremes("min")
 
 @custom("aminmax")
 def aminmax(self, *, dim=None, keepdim=False):
-    if self.is_complex() and not self.dim() and dim is not None:
-        raise RuntimeError(f"aminmax not implemented for {dtype_name(self.dtype)}")
+    if self.is_complex() and (UNORDERED is TypeError or (not self.dim() and dim is not None)):
+        raise UNORDERED(f"aminmax not implemented for {dtype_name(self.dtype)}")
     if not self.numel():
         if dim is None:
             raise RuntimeError(
@@ -325,7 +326,7 @@ def _moments(root: bool, mean: bool) -> Reduction:
 def _moment(self, dim, correction, keepdim, root: bool, mean: bool):
     name = ("std" if root else "var") + ("_mean" if mean else "")
     if _integral(self.dtype):
-        raise RuntimeError(f"{name if mean else 'std and var'} only support floating point and complex dtypes")
+        raise NotImplementedError(f"{name if mean else 'std and var'} only support floating point and complex dtypes")
     dims = normal_dims(dim, self.dim())
     freedom = numel([self.shape[d] for d in dims]) - (1 if correction is None else correction)
     if freedom <= 0:
@@ -387,7 +388,7 @@ _NORM_P = Reduction(
 @custom("linalg_vector_norm", autocast="float32_result")
 def linalg_vector_norm(self, ord=2, dim=None, keepdim=False, *, dtype=None):
     if _integral(self.dtype):
-        raise RuntimeError(
+        raise NotImplementedError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {dtype_name(self.dtype)}"
         )
     if dtype is not None and _integral(dtype):

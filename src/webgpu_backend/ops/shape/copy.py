@@ -104,7 +104,7 @@ def _marked(tensor: torch.Tensor) -> bool:
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory without conj and neg bits."""
     if _marked(tensor):
-        return T.reinterpret(tensor, tensor.shape, tensor.stride(), 0)
+        return T.reinterpret(tensor, tuple(tensor.shape), tensor.stride(), 0)
     return tensor
 
 

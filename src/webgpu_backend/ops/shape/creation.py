@@ -39,6 +39,8 @@ def _compute(dtype: torch.dtype) -> str:
     return carrier(T.DTYPES[dtype], caps())
 
 
+# Before torch 2.14 int64 cuts bounds and step first, and then counts.
+_CUT_FIRST = len(torch.arange(1, 10, 2.5, dtype=torch.int64)) > 4
 _POSITION = {"f32": "float(i)", "i32": "int(i)", "n64": "long(i)", "i64": "long(i)", "u32": "i"}
 
 
@@ -47,13 +49,15 @@ def _position(compute: str) -> str:
 
 
 def _arange(start, end, step, dtype):
+    if not _CUT_FIRST and not math.isfinite(step):
+        raise RuntimeError(f"step must be finite but got {step:g}")
     if not (step > 0 or step < 0):  # NaN is neither
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
     if (step > 0 and end < start) or (step < 0 and end > start):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if dtype is torch.int64:
+    if dtype is torch.int64 and (_CUT_FIRST or all(isinstance(x, int) for x in (start, end, step))):
         start, end, step = int(start), int(end), int(step)
         if step == 0:
             raise ValueError("step must be nonzero")

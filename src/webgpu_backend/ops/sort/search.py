@@ -314,7 +314,7 @@ def _histc_of_integers(self, bins: int, low: int, high: int):
 
 def _check_isin(x: torch.Tensor) -> None:
     if x.is_complex() or x.dtype is torch.bool:
-        raise RuntimeError(f"Unsupported input type encountered for isin(): {_scalar_name(x.dtype)}")
+        raise NotImplementedError(f"Unsupported input type encountered for isin(): {_scalar_name(x.dtype)}")
 
 
 @custom("isin.Tensor_Tensor", oversize=oversize.isin)

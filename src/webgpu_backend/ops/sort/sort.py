@@ -7,14 +7,13 @@ from ... import dtypes
 from ... import tensor as T
 from ...kernels.sort import select, sort
 from ...plan import caps, launch, planned
-from ..admitted import check
+from ..admitted import UNORDERED, check
 from ..by_index import run
 from ..shape.copy import fill, memory_order
 from ..table import custom
 from . import oversize
 from .scan import blocks_of
 
-_COMPLEX = {"sort": "Sort does not support complex dtypes on CPU"}
 _LARGEST = 512  # topk keeps at most half of a block
 
 
@@ -130,7 +129,7 @@ def _ready(op: str, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
     """A contiguous tensor of at least one dimension, and the dimension meant."""
     dim = canonicalize_dim(x.dim(), dim)
     if x.is_complex():
-        raise RuntimeError(_COMPLEX.get(op, f"{op}(): complex input is not supported"))
+        raise UNORDERED(f" {'Sort' if op == 'sort' else op} does not support complex dtypes on CPU")
     if x.dtype not in T.DTYPES:
         raise dtypes.Unsupported(f"webgpu: {op} has no kernel for {x.dtype}")
     return (x if x.dim() else x.reshape(1)).contiguous(), dim

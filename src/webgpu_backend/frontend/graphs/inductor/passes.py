@@ -114,6 +114,14 @@ def leave_wide_products(graph: torch.fx.Graph) -> None:
             node.meta["should_fallback"] = True
 
 
+def round_fills(graph: torch.fx.Graph) -> None:
+    """A tensor of one number has it as its dtype has it; a number beside a tensor is taken as it is."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.full.default):
+        dtype, value = node.meta["val"].dtype, node.args[1]
+        if dtype in (torch.float16, torch.bfloat16) and isinstance(value, float):
+            node.args = (node.args[0], torch.tensor(value, dtype=dtype).item())
+
+
 _ALIKE = {
     torch.ops.aten.view.default,
     torch.ops.aten.reshape.default,
@@ -165,6 +173,7 @@ def _reads(node: torch.fx.Node, memory: StorageWeakRef) -> bool:
 
 
 def before_lowering(graph: torch.fx.Graph) -> None:
+    round_fills(graph)
     share_heads(graph)
     multiply_single(graph)
     compute_once(graph)

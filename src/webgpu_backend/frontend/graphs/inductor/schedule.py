@@ -112,12 +112,12 @@ class Wrapper(PythonWrapperCodegen):
         sizes, strides = (self.codegen_python_shape_tuple(x) for x in (shape, stride))
         return f"{name} = empty_strided_{T.NAME}({sizes}, {strides}, {dtype})"
 
-    def _generate_extern_kernel_out_helper(self, kernel, out, out_view, args, device, stack_traces=None) -> None:
+    def _generate_extern_kernel_out_helper(self, kernel, out, out_view, args, device, *rest, **more) -> None:
         """Our operators make their results: one that looks as it should takes the place of the buffer."""
         buffer = V.graph.get_buffer(out)
         owns = buffer is not None and not isinstance(buffer.layout, ir.NonOwningLayout)
         if device != T.NAME or out_view or not owns or kernel.rpartition(".")[2] not in _MADE:
-            super()._generate_extern_kernel_out_helper(kernel, out, out_view, args, device, stack_traces)
+            super()._generate_extern_kernel_out_helper(kernel, out, out_view, args, device, *rest, **more)
             return
         self.writeline(f"{out} = made({kernel}({', '.join(args)}), {out})")
 
@@ -126,12 +126,12 @@ class Wrapper(PythonWrapperCodegen):
             self.moved.add(src)
         super().codegen_device_copy(src, dst, *rest)
 
-    def write_assert_size_stride(self, name, size, stride, op_name) -> None:
+    def write_assert_size_stride(self, name, size, stride, op_name, *rest) -> None:
         """Where operators lay out their results in another way than torch's descriptions of them, they are copied."""
         if name.startswith("buf"):
             self.writeline(f"{name} = laid({name}, {size}, {stride}, {op_name!r})")
         else:
-            super().write_assert_size_stride(name, size, stride, op_name)
+            super().write_assert_size_stride(name, size, stride, op_name, *rest)
 
     def writeline(self, line) -> None:
         if isinstance(line, str) and line.startswith(_ASSERTED):  # torch 2.11 writes it so

@@ -165,8 +165,9 @@ class Values(_Table):
 
     @staticmethod
     def constant(value, dtype: torch.dtype) -> CSEVariable:
-        dtype = computed(dtype)
+        own, dtype = dtype, computed(dtype)
         found = named(literal(value, carrier_of(dtype)), dtype)
+        V.kernel.rounded[own].add(found.name)  # beside halves a number has all of its digits, as in eager operators
         if dtype.is_floating_point and value == 0:
             V.kernel.zeros.update({str(found): math.copysign(1, value) < 0})
         return found
