@@ -100,17 +100,18 @@ def test_the_mask_of_a_token(batch, length, offset, count):
     make = masks.AttentionMaskInterface._global_mapping["sdpa"]
     sizes = dict(batch_size=batch, q_length=1, kv_length=length, kv_offset=offset, allow_is_causal_skip=False)
     found, here = [], count.to(D)
+    make(**sizes, q_offset=here, device=D)  # the places are kept
     names = kernels_of(lambda: found.append(make(**sizes, q_offset=here, device=D)))
     expected = make(**sizes, q_offset=count.flatten(), device="cpu")
     assert found[0].shape == (batch, 1, 1, length) and found[0].dtype is torch.bool
     assert torch.equal(found[0].cpu(), expected)
-    assert len(names) == 2, names
+    assert len(names) == 1, names
     for padding in (4, offset + length, 9):
         mask = torch.rand(batch, padding, generator=torch.Generator().manual_seed(padding)) > 0.5
         there, ours = [], mask.to(D)
         names = kernels_of(lambda: there.append(make(**sizes, q_offset=here, attention_mask=ours, device=D)))  # noqa: B023
         assert torch.equal(there[0].cpu(), make(**sizes, q_offset=count.flatten(), attention_mask=mask, device="cpu"))
-        assert len(names) == (4 if padding < offset + length else 3), names
+        assert len(names) == (3 if padding < offset + length else 2), names
     for given in (
         {"mask_function": masks.sliding_window_causal_mask_function(2)},
         {"attention_mask": torch.tensor([[False] + [True] * 7] * batch).int()},
@@ -120,6 +121,23 @@ def test_the_mask_of_a_token(batch, length, offset, count):
         here = {k: v.to(D) if isinstance(v, torch.Tensor) else v for k, v in asked.items()}
         found = make(**here, q_offset=count.flatten().to(D), device=D)
         assert torch.equal(found.cpu(), make(**asked, q_offset=count.flatten(), device="cpu"))
+
+
+def test_the_places_of_a_mask_are_a_plain_tensor_and_few():
+    """Also after a mode that makes other tensors, and in inference mode."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from webgpu_backend.frontend.integrations import decoding
+
+    decoding._kept.clear()
+    with FakeTensorMode():
+        decoding._places(0, 4, D)
+    assert not decoding._kept
+    with torch.inference_mode():
+        assert not decoding._places(0, 4, D).is_inference()
+    for end in range(5, 5 + 2 * decoding._MOST_PLACES):
+        assert decoding._places(1, end, D).flatten().tolist() == list(range(1, end))
+    assert len(decoding._kept) <= decoding._MOST_PLACES
 
 
 def test_masks_of_another_version_are_left_to_it():

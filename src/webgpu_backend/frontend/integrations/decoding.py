@@ -54,21 +54,38 @@ def masks(mapping: dict) -> dict:
 
 def _one_token(
     causal, batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None,
-    use_vmap=False, device="cpu", **_,
+    use_vmap=False, **_,
 ):  # fmt: skip
     """None where the mask is another one."""
     counted = isinstance(q_offset, torch.Tensor) and q_offset.numel() == 1 and type(kv_offset) is int
     if q_length != 1 or mask_function not in (None, causal) or use_vmap or not counted:
         return None
-    if torch.device(device).type != T.NAME or not (attention_mask is None or _padding(attention_mask, batch_size)):
+    if q_offset.device.type != T.NAME or not (attention_mask is None or _padding(attention_mask, batch_size)):
         return None
     end = kv_offset + kv_length
-    seen = torch.arange(kv_offset, end, device=device) <= q_offset
+    seen = _places(kv_offset, end, q_offset.device) <= q_offset
     if attention_mask is None:
-        return seen.view(1, 1, 1, kv_length).expand(batch_size, 1, 1, kv_length)
+        return seen if batch_size == 1 else seen.expand(batch_size, 1, 1, kv_length)
     missing = end - attention_mask.shape[1]
     given = torch.nn.functional.pad(attention_mask, (0, missing)) if missing > 0 else attention_mask
-    return (seen.view(1, kv_length) & given[:, kv_offset:end])[:, None, None, :]
+    return seen & given[:, None, None, kv_offset:end]
+
+
+_MOST_PLACES = 8
+_kept: dict[tuple, torch.Tensor] = {}  # by their ends and device
+
+
+def _places(start: int, end: int, device) -> torch.Tensor:
+    """The places of a cache, as keys of a mask. They are the same for each token."""
+    found = _kept.get((start, end, device))
+    if found is None:
+        with torch.inference_mode(False):
+            found = torch.arange(start, end, device=device).view(1, 1, 1, -1)
+        if found.__class__ is torch.Tensor:  # no mode makes others of them
+            if len(_kept) >= _MOST_PLACES:
+                _kept.clear()
+            _kept[start, end, device] = found
+    return found
 
 
 def _padding(mask: torch.Tensor, batch: int) -> bool:
