@@ -15,8 +15,8 @@ from dataclasses import replace
 import torch
 
 import webgpu_backend  # noqa: F401
-from webgpu_backend.kernels.matmul import tiles
-from webgpu_backend.kernels.matmul.tiles import Tile, Tuning
+from webgpu_backend.kernels.matmul import tiles, units
+from webgpu_backend.kernels.matmul.tiles import Tile, Tuning, UnitTile
 from webgpu_backend.plan import cache, caps
 from webgpu_backend.runtime.gpu import gpu
 
@@ -69,16 +69,15 @@ def kernels(f) -> list[str]:
     return [dispatch.step.program.name for dispatch in recorded]
 
 
-def only(tile: Tile, half: bool) -> Tuning:
+def only(tile: Tile | UnitTile, name: str) -> Tuning:
     """A table that leaves no choice: one unit, so that no sum is cut."""
-    tile = tile._replace(rate=1.0, alone=1.0)
-    slow = Tile(32, 32, 16, 4, 4, rate=1e-6)
-    return Tuning(1, (slow if half else tile,), (tile,) if half else (), 0.0, 1e30)
+    rows = {"tiles": (Tile(32, 32, 16, 4, 4, rate=1e-6),), "halves": ()} | {name: (tiles.shape(tile),)}
+    return Tuning(1, rows["tiles"], rows["halves"], 0.0, 1e30, rows.get("matrices", ()))
 
 
-def units(tile: Tile, depth: int) -> int:
+def cores(tile: Tile, depth: int) -> int:
     """How many workgroups run in the time of one."""
-    using(only(tile, False))
+    using(only(tile, "tiles"))
     one = seconds(product(tile.bm, tile.bn, depth, torch.float32))
     low, high = 1, 1024
     while low < high:
@@ -90,9 +89,9 @@ def units(tile: Tile, depth: int) -> int:
     return low
 
 
-def measured(tile: Tile, size: int, count: int, half: bool) -> Tile:
-    dtype = torch.float16 if half else torch.float32
-    using(only(tile, half))
+def measured(tile: Tile | UnitTile, size: int, count: int, name: str) -> Tile | UnitTile:
+    dtype = torch.float32 if name == "tiles" else torch.float16
+    using(only(tile, name))
     rate = 2.0 * size**3 / seconds(product(size, size, size, dtype)) / 1e12
     rows = next(r for r in range(int(count**0.5), 0, -1) if count % r == 0)
     m, n, depth = tile.bm * rows, tile.bn * (count // rows), max(size // 2, 256)
@@ -101,21 +100,28 @@ def measured(tile: Tile, size: int, count: int, half: bool) -> Tile:
     return tile._replace(rate=float(f"{rate:.4g}"), alone=round(max(alone, 1.0), 2))
 
 
+def fitting(name: str) -> list[Tile | UnitTile]:
+    """The candidates of a table's rows that this adapter has room for."""
+    if name == "matrices":
+        return [tile for tile in tiles.MATRICES if caps().matrix and units.fits(tile, caps())]
+    candidates = tiles.CANDIDATES if name == "tiles" else tiles.HALVES
+    return [tile for tile in candidates if tiles.fits(tile, caps()) and (caps().f16 or name == "tiles")]
+
+
 def fill(size: int, count: int) -> Tuning:
     found = {}
-    for half, candidates in ((False, tiles.CANDIDATES), (True, tiles.HALVES)):
+    for name in tiles.KNOWN:
         rows = []
-        for tile in candidates:
-            if tiles.fits(tile, caps()) and (caps().f16 or not half):
-                rows.append(measured(tile, size, count, half))
-                print("half" if half else "full", rows[-1], flush=True)
-        found[half] = tuple(rows)
-    return Tuning(count, found[False], found[True], tiles.GPU.launch, tiles.GPU.bandwidth)
+        for tile in fitting(name):
+            rows.append(measured(tile, size, count, name))
+            print(name, rows[-1], flush=True)
+        found[name] = tuple(rows)
+    return replace(tiles.GPU, units=count, **found)
 
 
 def useful(table: Tuning) -> Tuning:
     """Without the rows that no shape would take."""
-    kept = {"tiles": set(), "halves": set()}
+    kept = {name: set() for name in tiles.KNOWN}
     sizes = [2**i for i in range(5, 14)]
     for name, found in kept.items():
         for m in sizes:
@@ -128,7 +134,7 @@ def useful(table: Tuning) -> Tuning:
 
 
 def check(table: Tuning) -> None:
-    for dtype, name in ((torch.float32, "tiles"), (torch.float16, "halves")):
+    for dtype, name in ((torch.float32, "tiles"), (torch.float16, "matrices" if table.matrices else "halves")):
         for shape in SHAPES:
             f = product(*shape, dtype)
             using(table)
@@ -137,7 +143,7 @@ def check(table: Tuning) -> None:
             best = (chosen, "chosen")
             for tile in getattr(table, name):
                 using(replace(table, **{name: (tile,)}))
-                best = min(best, (seconds(f, 0.005), f"{tile.bm}x{tile.bn}x{tile.bk} {tile.tm}x{tile.tn}"))
+                best = min(best, (seconds(f, 0.005), "x".join(map(str, tile[:6]))))
             tera = 2.0 * shape[0] * shape[1] * shape[2] / chosen / 1e12
             times = f"{chosen * 1e6:9.1f} us {tera:6.1f} TFLOP/s, best {best[0] * 1e6:9.1f} ({best[1]})"
             print(f"{str(dtype)[6:]:8} {'x'.join(map(str, shape)):16} {times} {label}", flush=True)
@@ -159,7 +165,7 @@ def main() -> None:
         size = 1024
         while size < 4096 and seconds(product(size, size, size, torch.float32)) < 1e-3:
             size *= 2
-    count = options.units or units(next(t for t in tiles.CANDIDATES if tiles.fits(t, caps())), size)
+    count = options.units or cores(next(t for t in tiles.CANDIDATES if tiles.fits(t, caps())), size)
     print(f"{torch.webgpu.get_device_name()}: {count} units, products of {size}", flush=True)
     table = useful(fill(size, count))
     print(json.dumps(tiles.to_json(table), indent=1))

@@ -26,6 +26,7 @@ FEATURES = {
     "f32_atomic": "atomic additions of f32",
     "f64": "shader-f64",
     "i64": "shader-int64",
+    "matrix": "matrix units that may be used (WEBGPU_MATRIX_UNITS=1, on an adapter that has some)",
     "subgroups": "subgroups of eight lanes or more",
 }
 

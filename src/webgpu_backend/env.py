@@ -99,6 +99,9 @@ CACHE_LIMIT: int = _size("WEBGPU_CACHE_LIMIT", "the default")
 BLOCKING: bool = _flag("WEBGPU_BLOCKING")
 """Wait for every dispatch: what a kernel reports is raised at the call that asked for it."""
 
+MATRIX_UNITS: bool = _flag("WEBGPU_MATRIX_UNITS")
+"""Use the adapter's matrix units, where it has some that are known to serve."""
+
 TUNING: str = os.environ.get("WEBGPU_TUNING", "").strip()
 """A file of tuning rows for matrix products, as `python -m benchmarks.tune` writes it; empty: the built-in ones."""
 
@@ -114,6 +117,7 @@ SWITCHES: dict[str, str] = {
     "WEBGPU_PROFILE": f"other adapters' features and limits, names with commas: {', '.join(PROFILES)}",
     "WEBGPU_CLASS": "gpu or cpu: use that class's kernel variants, whatever the adapter is",
     "WEBGPU_BLOCKING": "1: wait for every kernel, so that an error is raised at the call that made it; slow",
+    "WEBGPU_MATRIX_UNITS": "1: use matrix units for 16-bit products, where the adapter has some; Linux on x86-64",
     "WEBGPU_TUNING": "file of tuning rows for matrix products, made by `python -m benchmarks.tune`",
     "WEBGPU_CACHE_LIMIT": "host memory that plans and kernels may take, likewise; 1 GiB for GPUs, else 544 MiB",
     "WEBGPU_MEMORY_LIMIT": "device memory this process may take, in bytes or as in 512M, 4G, 1.5GiB",

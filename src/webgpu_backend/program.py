@@ -24,6 +24,9 @@ class Caps:
     f32_atomic: bool = False  # atomic additions of f32; else by compare-exchange
     lanes: int = 0  # neighbours that are always in one subgroup, as far as known
     dots: bool = False  # four products of bytes and their sum are one instruction, as far as known
+    matrix: int = (
+        0  # rows of the square matrices of f16 that a subgroup multiplies, with sums in f32; 0: no matrix units
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests import needs
-from webgpu_backend.runtime import heaps
+from webgpu_backend.runtime import vulkan
 from webgpu_backend.runtime.gpu import gpu
 
 D = "webgpu"
@@ -127,9 +127,9 @@ def test_a_vulkan_driver_tells_its_memory():
     info = gpu().adapter.info
     if info["backend_type"] != "Vulkan":
         needs.missing(f"{gpu().name} is reached through {info['backend_type']}, not Vulkan, whose driver is asked")
-    found = heaps.device_memory(info["vendor_id"], info["device_id"])
+    found = vulkan.device_memory(info["vendor_id"], info["device_id"])
     assert found is not None and found >= 256 * M
-    assert heaps.device_memory(1, 2) is None
+    assert vulkan.device_memory(1, 2) is None
 
 
 # -- out of memory

@@ -4,6 +4,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ from wgpu.backends.wgpu_native.extras import set_instance_extras
 
 from .. import env
 from ..program import Caps
-from . import heaps, native  # noqa: F401  native first: it quickens what wgpu does
+from . import experimental, native, vulkan  # noqa: F401  it quickens what wgpu does
 
 # Discrete before integrated before software: a laptop's fast card is the one people mean.
 _ORDER = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, "Unknown": 3, "CPU": 4}
@@ -163,6 +164,7 @@ def first_index(found: list[Choice] | None = None) -> int:
 
 
 def create_device(adapter: Any) -> tuple[Any, Caps]:
+    units = 0
     if env.BASELINE:
         device = adapter.request_device_sync(label="webgpu_backend", required_limits=_BASELINE_LIMITS)
     else:
@@ -172,14 +174,30 @@ def create_device(adapter: Any) -> tuple[Any, Caps]:
         if less := {limit: n for name in env.PROFILE for limit, n in LIMITS.get(name, {}).items()}:
             limits = {**adapter.limits, **{limit: min(n, adapter.limits[limit]) for limit, n in less.items()}}
             wanted["required_limits"] = limits
-        device = adapter.request_device_sync(label="webgpu_backend", **wanted)
-    return device, _caps(adapter, device)
+        units = matrix_size(adapter) if {"shader-f16", "subgroup"} <= set(features) else 0
+        if units:
+            features.append("cooperative-matrix")
+        with experimental.allowed() if units else nullcontext():
+            device = adapter.request_device_sync(label="webgpu_backend", **wanted)
+    return device, _caps(adapter, device, units)
 
 
-def _caps(adapter: Any, device: Any) -> Caps:
+def matrix_size(adapter: Any) -> int:
+    """The size of the matrices that the adapter's units are asked to multiply; 0 where they are not asked. Kernels
+    share work out among subgroups, so all of these must be as wide as is known."""
+    info = adapter.info
+    if not env.MATRIX_UNITS or "cooperative-matrix" not in adapter.features or info["backend_type"] != "Vulkan":
+        return 0
+    known = (info["vendor_id"], info["device_id"])
+    if not experimental.known() or not _known_lanes(info) or vulkan.subgroup_width(*known) != _known_lanes(info):
+        return 0
+    return max(vulkan.matrix_sizes(*known) & {8, 16}, default=0)
+
+
+def _caps(adapter: Any, device: Any, units: int) -> Caps:
     have, limits = device.features, device.limits
     f = (lambda name: False) if env.BASELINE else have.__contains__
-    lanes = min([_lanes(adapter.info), *[LANES[name] for name in env.PROFILE if name in LANES]]) if f("subgroup") else 0
+    lanes = _known_lanes(adapter.info) if f("subgroup") else 0
     return Caps(
         kind=env.CLASS or ("cpu" if is_software(adapter) else "gpu"),
         f16=f("shader-f16"),
@@ -187,6 +205,7 @@ def _caps(adapter: Any, device: Any) -> Caps:
         f64=f("shader-f64") and f("shader-int64"),  # f64 functions work on 64-bit patterns
         subgroups=lanes >= 8,
         lanes=lanes,
+        matrix=units,
         f32_atomic=f("shader-float32-atomic"),
         dots=adapter.info["backend_type"] in ("Vulkan", "D3D12"),  # Metal has none: they become single products there
         immediate_bytes=min(limits["max-immediate-size"], 256) if f("immediates") else 0,
@@ -212,6 +231,11 @@ def _lanes(info: Mapping[str, Any]) -> int:
     return int(bits[1]) // 32 if bits else _LANES.get(info["vendor_id"], 0)
 
 
+def _known_lanes(info: Mapping[str, Any]) -> int:
+    """The same, as far as WEBGPU_PROFILE lets it be known."""
+    return min([_lanes(info), *[LANES[name] for name in env.PROFILE if name in LANES]])
+
+
 def is_software(adapter: Any) -> bool:
     return adapter.info["adapter_type"] == "CPU"
 
@@ -223,7 +247,7 @@ def total_memory(adapter: Any, caps: Caps) -> int:
         return _machine_memory()
     info = adapter.info
     if info["backend_type"] == "Vulkan":
-        found = heaps.device_memory(info["vendor_id"], info["device_id"])
+        found = vulkan.device_memory(info["vendor_id"], info["device_id"])
         if found:
             return found
     if info["adapter_type"] == "IntegratedGPU" and hasattr(os, "sysconf"):

@@ -7,10 +7,12 @@ one is open there is a *current device* in every thread, which `gpu()` is then; 
 import os
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from threading import RLock
 from typing import Any
 
+from .. import env
 from ..program import Caps
 from . import collection
 
@@ -43,7 +45,7 @@ class Gpu:
 
     def __init__(self, index: int = 0):
         # wgpu is loaded here: reading its C header takes longer than the rest of the package.
-        from . import adapters
+        from . import adapters, matrices
         from .buffers import Pool
         from .pipelines import Pipelines
         from .queue import Queue
@@ -60,6 +62,9 @@ class Gpu:
         self.pool = Pool(handle, caps.max_buffer, caps.max_binding, limit, most_pooled, index, _pools)
         self.pipelines = Pipelines(handle, caps)
         self.queue = Queue(handle, self.device.queue._internal, caps, self.pool, self.pipelines)
+        if caps.matrix and not matrices.work(self.queue, self.pool, caps):
+            env.tell(f"the matrix units of {self.name} did not compute a product as they should: they are not used")
+            caps = replace(caps, matrix=0)
         self.caps = caps
 
     @property

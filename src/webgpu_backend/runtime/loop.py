@@ -65,21 +65,29 @@ def _bytes_are_there() -> bool:
     return platform.python_implementation() == "CPython" and ctypes.string_at(id(some) + BYTES_AT, len(some)) == some
 
 
-def _machine_code() -> tuple:
-    """The loops as functions, or None where they are not for this system."""
-    if sys.platform != "linux" or platform.machine() != "x86_64" or struct.calcsize("P") != 8 or not _bytes_are_there():
-        return None, None
+def code_page(code: bytes) -> int | None:
+    """The address of memory with this machine code; None where the system lets no process make code."""
     try:
         page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-        page.write(_X86_64 + _ASK_X86_64)
+        page.write(code)
         address = ctypes.addressof(ctypes.c_char.from_buffer(page))
         protect = ctypes.CDLL(None, use_errno=True).mprotect
         protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         if protect(address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC):
-            return None, None  # a system that lets no process make code
+            return None
     except OSError:
-        return None, None
+        return None
     _kept.append(page)
+    return address
+
+
+def _machine_code() -> tuple:
+    """The loops as functions, or None where they are not for this system."""
+    if sys.platform != "linux" or platform.machine() != "x86_64" or struct.calcsize("P") != 8 or not _bytes_are_there():
+        return None, None
+    address = code_page(_X86_64 + _ASK_X86_64)
+    if address is None:
+        return None, None
     loop = ffi.cast("void (*)(void *, void *, size_t, void *)", address)
     return loop, ffi.cast("int (*)(void *, size_t, void *)", address + len(_X86_64))
 

@@ -13,7 +13,7 @@ from ..text import elements
 from ..text.expression import Emitter, literal, wgsl_type
 from ..text.numbers import packed
 from ..text.render import render_program
-from . import digits, few_rows, halves, measured, padded, tiles
+from . import digits, few_rows, halves, measured, padded, tiles, units
 from .measured import Choice
 from .product import (
     GATHER_FIELDS,
@@ -30,7 +30,7 @@ from .product import (
     store_mode,
     words_of,
 )
-from .tiles import Tile
+from .tiles import Tile, UnitTile
 
 LARGE = 1 << 24  # multiplications from which the software adapter's largest tile repays its compilation (0.4 s)
 WORKGROUP = {"gpu": 64, "cpu": 8}  # threads per workgroup of the kernel without workgroup memory
@@ -67,6 +67,10 @@ def _named(product: Product, caps: Caps) -> Plan:
         found = choice and _chosen(product, q, a_class + b_class, choice, caps)
         if found is not None:
             return found
+    if tile is not None and units.serves(q, caps):
+        found = units.choose(q, caps)
+        if found is not None and found[0] < _cost(q, tile, parts) * NARROW:
+            return _laid(product, q, a_class, b_class, *found[1:], caps)
     if tile is not None and tile.bk and halves.serves(q, caps):
         found = halves.plan(q, _cost(q, tile, parts) * NARROW, caps)
         if found is not None:
@@ -94,7 +98,7 @@ def _plain(q: Product, caps: Caps) -> bool:
 
 def _chosen(product: Product, q: Product, classes: str, choice: Choice, caps: Caps) -> Plan | None:
     """The plan of a choice, if this product can have it."""
-    if choice.way == "tiled":
+    if choice.way in ("tiled", "units"):
         return _laid(product, q, *classes, choice.tile, choice.parts, caps)
     if choice.way == "halves":
         return halves.plan(q, inf, caps, (choice.tile,)) if halves.serves(q, caps) else None
@@ -112,9 +116,7 @@ def choices(product: Product, caps: Caps) -> list[Choice]:
     if caps.kind == "cpu":
         others = [tile for tile in tiles.CPU if tile.bm <= _power(q.m) and tile is not usual]
         return [Choice("tiled", tile) for tile in (usual, *others)]
-    table = tiles.tuning()
-    rows, halved = tiles.candidates(table.tiles, tiles.CANDIDATES), tiles.candidates(table.halves, tiles.HALVES)
-    return [choice for _, choice in sorted(_priced(q, caps, rows, halved))]
+    return [choice for _, choice in sorted(_priced(q, caps, tiles.every()))]
 
 
 def microseconds(product: Product, caps: Caps) -> float | None:
@@ -122,21 +124,22 @@ def microseconds(product: Product, caps: Caps) -> float | None:
     q = _turned(product)
     if not _plain(q, caps) or _tile(q, class_of(q.a, q.m, q.k) + class_of(q.b, q.n, q.k), caps)[0] is None:
         return None
-    table = tiles.tuning()
-    return min([cost for cost, _ in _priced(q, caps, table.tiles, table.halves)])
+    return min([cost for cost, _ in _priced(q, caps, tiles.tuning())])
 
 
-def _priced(q: Product, caps: Caps, rows: tuple, halved: tuple) -> list[tuple[float, Choice]]:
-    """The ways of a product with these tiles, and the microseconds that each should take."""
+def _priced(q: Product, caps: Caps, table: tiles.Tuning) -> list[tuple[float, Choice]]:
+    """The ways of a product with a table's tiles, and the microseconds that each should take."""
     classes = class_of(q.a, q.m, q.k) + class_of(q.b, q.n, q.k)
-    found = _estimates(q, classes, caps, "tiled", rows)
+    found = _estimates(q, classes, caps, "tiled", table.tiles)
     if padded.serves(q, classes) and (copied := padded.padded(q, classes, caps)) is not None:
         found = [(cost * padded.ODD ** padded.odd(classes), choice) for cost, choice in found]
-        made = _estimates(copied.product, copied.classes, caps, "padded", rows)
+        made = _estimates(copied.product, copied.classes, caps, "padded", table.tiles)
         found += [(cost + padded.cost(copied), choice) for cost, choice in made]
     if halves.serves(q, caps):
         found = [(cost * NARROW, choice) for cost, choice in found]
-        found += [(halves.cost(q, t), Choice("halves", t)) for t in halves.rows(caps, halved)]
+        found += [(halves.cost(q, t), Choice("halves", t)) for t in halves.rows(caps, table.halves)]
+    if units.serves(q, caps):
+        found += [(cost, Choice("units", *rest)) for cost, *rest in units.priced(q, caps, table.matrices)]
     return found
 
 
@@ -167,10 +170,12 @@ def _padded(q: Product, classes: str, limit: float, caps: Caps, choice: Choice |
     return Plan((found.step, *made.steps), work | made.scratch)
 
 
-def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile | None, parts: int, caps: Caps) -> Plan:
+def _laid(
+    product: Product, q: Product, a_class: str, b_class: str, tile: Tile | UnitTile | None, parts: int, caps: Caps
+) -> Plan:
     """The dispatches of `q`, which is `product` or its transpose; without a tile by the kernel of few rows."""
     carry = carrier(q.a.dtype, caps)
-    vector = tile is None
+    vector, by_units = tile is None, isinstance(tile, UnitTile)
     if not vector and not tile.bk and tile.tm < 4:
         a_class = a_class.replace("r", "R")  # fewer rows than a vector has lanes
     batch = q.outer * (1 if q.summed else q.inner)
@@ -183,30 +188,26 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
     total = batch * splits * tiles_m * tiles_n
 
     epilogue = "none" if splits > 1 else epilogue_key(q)
-    target = q.out
-    if splits > 1:
-        # Partial sums: laid out as a contiguous output, one after the other.
-        rows = (q.m, q.n)
-        step = (q.n, 1) if q is product else (1, q.m)
-        size = rows[0] * rows[1]
-        target = Matrix(SUMS[carry], 0, *step, size * (1 if q.summed else q.inner), 0 if q.summed else size)
+    target = q.out if splits == 1 else _parts(q, q is product, carry)
     store = store_mode(target, q.n, caps)
+    scales = units.scaled(q) if by_units else ()
     program = _program(
-        "few_rows" if vector else "tiled" if tile.bk else "direct",
+        "few_rows" if vector else "units" if by_units else "tiled" if tile.bk else "direct",
         q.a.dtype, q.b.dtype, target.dtype, q.finishers[0] if epilogue != "none" else (None, None),
         a_class, b_class, store, epilogue, q.act if epilogue != "none" else "",
         (_power(q.m), lay) if vector else tile, q.summed, bool(q.gather and q.gather.flat),
         q.gather is not None and carry in ("f32", "f64"),
         not vector and tile.bk and _whole(q, tile, splits, chunk),
-        q.blocks and Blocks(q.blocks.format, q.blocks.dtype), caps,
+        q.blocks and Blocks(q.blocks.format, q.blocks.dtype), scales, caps,
     )  # fmt: skip
     words = [q.m, q.n, q.k, q.inner, tiles_m, tiles_n, total, splits, chunk]
     words += words_of(q.a, a_class) + words_of(q.b, b_class) + words_of(target, store)
     words.append(batch * q.m * q.n // (4 if store == "v" else 1))
     tail = b""
-    bindings = ["a", "b"] if q is product else ["b", "a"]
-    if q.blocks:
-        bindings.append("s")
+    operands = {"a": "a", "b": "b"} if q is product else {"a": "b", "b": "a"}
+    steps, work, more = units.powers(q, operands, caps) if scales else ([], {}, [])
+    words += more
+    bindings = [*operands.values(), *(("s",) if q.blocks else ()), *work]
     if epilogue != "none":
         tail = scalar_bytes(q, epilogue, carry)
         words += [word for x in q.finishing for word in words_of(x)]
@@ -218,12 +219,17 @@ def _laid(product: Product, q: Product, a_class: str, b_class: str, tile: Tile |
         params += packed(q.blocks.words())
     groups = total if vector or tile.bk else -(-total // WORKGROUP[caps.kind])
     bindings.append("part" if splits > 1 else "out")
-    steps = [Step(program, params, spread(groups, caps), tuple(bindings))]
-    work = {}
+    steps.append(Step(program, params, spread(groups, caps), tuple(bindings)))
     if splits > 1:
         work["part"] = splits * batch * q.m * q.n * SUMS[carry].size
         steps.append(_finish(product, splits, batch, carry, caps))
     return Plan(tuple(steps), work)
+
+
+def _parts(q: Product, straight: bool, carry: str) -> Matrix:
+    """Partial sums: laid out as a contiguous output, one after the other."""
+    step, size = (q.n, 1) if straight else (1, q.m), q.m * q.n
+    return Matrix(SUMS[carry], 0, *step, size * (1 if q.summed else q.inner), 0 if q.summed else size)
 
 
 def _few(q: Product, a_class: str, b_class: str, caps: Caps) -> tuple[str, str, few_rows.Lay, int]:
@@ -295,36 +301,24 @@ _HEAD = ["m", "n", "k", "inner", "tiles_m", "tiles_n", "total", "splits", "chunk
 
 @cache
 def _program(
-    kind,
-    a_dtype,
-    b_dtype,
-    out_dtype,
-    finishers,
-    a_class,
-    b_class,
-    store,
-    epilogue,
-    act,
-    tile,
-    summed,
-    flat,
-    repairs,
-    whole,
-    blocks,
-    caps,
-) -> Program:
+    kind, a_dtype, b_dtype, out_dtype, finishers, a_class, b_class, store, epilogue, act, tile, summed, flat, repairs,
+    whole, blocks, scales, caps,
+) -> Program:  # fmt: skip
     carry, gather = carrier(a_dtype, caps), b_class in "gtuw"
     more, functions = epilogue_text(epilogue, act, carry, finishers, caps)
     fields = [*_HEAD, *(f"{x}_{s}" for x in "ab" for s in ("o", "r", "k", "b", "i"))]
-    fields += [*(f"o_{s}" for s in ("o", "m", "n", "b", "i", "s")), *more]
+    fields += [f"o_{s}" for s in ("o", "m", "n", "b", "i", "s")]
+    fields += [*(f"e{x}_{s}" for x in scales for s in "bi"), *more]
     fields += [*(GATHER_FIELDS if gather else ()), *(formats.FIELDS if blocks else ())]
     dtypes = {"a": a_dtype, "b": b_dtype}
     bindings = [(f"{x}_in", "read", array_of(dtypes[x], c, caps)) for x, c in (("a", a_class), ("b", b_class))]
     if blocks:
         bindings[1:] = formats.bindings(blocks, caps)
+    bindings += [(f"e{x}_in", "read", "array<f32>") for x in scales]
     bindings += finisher_bindings(finishers, caps)
     bindings.append(("out", "read_write", elements.array_type(out_dtype, store, caps)))
     words = replace(caps, f16=False) if b_class in "8o" else caps
+    half = units.halves(dtypes, blocks) if kind == "units" else ""
     if kind == "few_rows":
         rows, lay = tile
         names = few_rows.names(lay, rows, b_class, caps)
@@ -334,7 +328,11 @@ def _program(
         names = dict(t=tile, workgroup=WORKGROUP[caps.kind], wide=carry not in ("f32", "i32"), gather=gather, flat=flat)
         names |= dict(repairs=repairs, turns=MAX_AGAIN if caps.kind == "cpu" else 0)
         names |= dict(whole=whole, halving=halvings(tile.slices))
+        names |= units.registers(half, wgsl_type(carry), literal(0, carry))
         tag = f"{tile.bm}x{tile.bn}" + (f"x{tile.slices}" if tile.slices > 1 else "")
+    if kind == "units":
+        names |= units.names(tile, half, scales, caps)
+        tag = f"units_{tag}"
     if blocks:
         names |= formats.names(blocks, caps)
         tag = f"{blocks.format}_{blocks.dtype.short}_{tag}"
@@ -344,8 +342,8 @@ def _program(
         declarations=[*elements.wideners((a_dtype, b_dtype), words), *functions],
         type=wgsl_type(carry), zero=literal(0, carry), finishes=bool(functions),
         a_class=a_class, b_class=b_class, store=store, summed=summed,
-        read=lambda x, at: elements.read(dtypes[x], f"{x}_in", at, caps),
-        read4=lambda x, at: elements.widened(dtypes[x], f"{x}_in[{at}]", caps),
+        read=lambda x, at: f"{x}_in[{at}]" if x in half else elements.read(dtypes[x], f"{x}_in", at, caps),
+        read4=lambda x, at: f"{x}_in[{at}]" if x in half else elements.widened(dtypes[x], f"{x}_in[{at}]", caps),
         write=lambda at, value: elements.write(out_dtype, "out", at, value, caps),
         write4=lambda at, lanes: " ".join(elements.write4(out_dtype, "out", at, lanes, caps)),
         mad=lambda acc, a, b: _mad(carry, acc, a, b, caps),

@@ -5,7 +5,7 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ... import env
@@ -27,6 +27,27 @@ class Tile(NamedTuple):
     alone: float = 1.0  # time of a workgroup that has its unit to itself, over its share of a full one
 
 
+class UnitTile(NamedTuple):
+    """A row of the tuning table for matrix units."""
+
+    bm: int  # rows and columns of the output per workgroup, and depth of the tile in workgroup memory
+    bn: int
+    bk: int
+    wm: int  # rows and columns of the output per subgroup
+    wn: int
+    stages: int = 1  # tiles in workgroup memory; of two, one is filled while the other is used
+    rate: float = 1.0
+    alone: float = 1.0
+
+    @property
+    def twist(self) -> int:
+        return 0
+
+    @property
+    def slices(self) -> int:
+        return 1
+
+
 @dataclass(frozen=True)
 class Tuning:
     units: int  # workgroups that run without sharing anything
@@ -34,6 +55,7 @@ class Tuning:
     halves: tuple[Tile, ...]  # with sums of a few products in f16, where the adapter has it
     launch: float  # microseconds of one more dispatch, which waits for the one before
     bandwidth: float  # bytes a microsecond
+    matrices: tuple[UnitTile, ...] = ()  # where the adapter has matrix units
 
 
 # Measured on a card of 132 units; what differs between cards is mostly the scale of all rates, which changes no choice.
@@ -51,6 +73,13 @@ GPU = Tuning(
     (Tile(128, 128, 32, 8, 4, rate=72.3, alone=1.0), Tile(64, 64, 32, 8, 4, rate=70.5, alone=1.5)),
     10.0,
     3e6,
+    # Not measured: the rates are guesses.
+    (
+        UnitTile(128, 128, 32, 64, 32, rate=200.0),
+        UnitTile(64, 64, 64, 32, 32, rate=120.0, alone=1.5),
+        UnitTile(32, 64, 64, 16, 32, rate=60.0, alone=2.0),
+        UnitTile(16, 64, 64, 16, 16, rate=30.0, alone=2.0),
+    ),
 )
 # Without workgroup memory, largest first. The first tile with enough threads is taken.
 CPU = (Tile(16, 8, 0, 16, 8), Tile(8, 8, 0, 8, 8), Tile(4, 8, 0, 4, 8), Tile(1, 8, 0, 1, 8))
@@ -84,6 +113,21 @@ HALVES = (
 )
 
 
+MATRICES = tuple([
+    UnitTile(*sizes, stages)
+    for sizes in (
+        (128, 256, 32, 64, 64), (256, 128, 32, 64, 64), (128, 128, 64, 64, 32), (128, 128, 32, 64, 64),
+        (128, 128, 32, 64, 32), (128, 128, 16, 64, 32), (128, 64, 32, 64, 32), (128, 64, 64, 32, 32),
+        (64, 128, 64, 32, 64), (64, 64, 64, 32, 32), (64, 64, 32, 32, 32), (32, 128, 64, 32, 32),
+        (32, 64, 64, 16, 32), (16, 128, 64, 16, 32), (16, 64, 64, 16, 16), (16, 64, 128, 16, 16),
+    )
+    for stages in (1, 2)
+])  # fmt: skip
+
+
+KNOWN = {
+    "tiles": (*CANDIDATES, *GPU.tiles), "halves": (*HALVES, *GPU.halves), "matrices": (*MATRICES, *GPU.matrices),
+}  # fmt: skip
 _used: Tuning | None = None
 
 
@@ -108,32 +152,38 @@ def use(table: Tuning | None) -> None:
     _used = table
 
 
-def candidates(table: tuple[Tile, ...], others: tuple[Tile, ...]) -> tuple[Tile, ...]:
-    """The rows of a table, whose speed is known, and then what else could be measured."""
-    known = {_shape(tile) for tile in table}
-    return (*table, *(tile for tile in others if tile not in known))
+def every() -> Tuning:
+    """The table, and behind its rows, whose speed is known, what else could be measured."""
+    table = tuning()
+    rows = {"tiles": CANDIDATES, "halves": HALVES, "matrices": MATRICES}
+    return replace(table, **{name: _and(getattr(table, name), others) for name, others in rows.items()})
+
+
+def _and(rows: tuple, others: tuple) -> tuple:
+    known = {shape(tile) for tile in rows}
+    return (*rows, *(tile for tile in others if tile not in known))
 
 
 def from_json(rows: dict) -> Tuning:
     """ValueError, KeyError or TypeError for what `benchmarks.tune` does not write: kernels trust a tile."""
-    lists = {name: tuple(Tile(**row) for row in rows[name]) for name in ("tiles", "halves")}
+    lists: dict[str, tuple] = {name: tuple(Tile(**row) for row in rows[name]) for name in ("tiles", "halves")}
+    lists["matrices"] = tuple(UnitTile(**row) for row in rows.get("matrices", ()))
     table = Tuning(rows["units"], **lists, launch=rows["launch"], bandwidth=rows["bandwidth"])
-    measured = [x for tile in (*table.tiles, *table.halves) for x in (tile.rate, tile.alone)]
+    measured = [x for some in lists.values() for tile in some for x in (tile.rate, tile.alone)]
     if not all(math.isfinite(x) and x > 0 for x in (table.units, table.launch, table.bandwidth, *measured)):
         raise ValueError("a rate or a time is no positive number")
-    known = {"tiles": (*CANDIDATES, *GPU.tiles), "halves": (*HALVES, *GPU.halves)}
-    for name, tiles in lists.items():
-        if unknown := {_shape(tile) for tile in tiles} - {_shape(tile) for tile in known[name]}:
+    for name, known in KNOWN.items():
+        if unknown := {shape(tile) for tile in lists[name]} - {shape(tile) for tile in known}:
             raise ValueError(f"{min(unknown)} is not among the tiles that are measured")
     return table
 
 
-def _shape(tile: Tile) -> Tile:
+def shape(tile):
     return tile._replace(rate=1.0, alone=1.0)
 
 
 def to_json(table: Tuning) -> dict:
-    rows = {name: [row._asdict() for row in getattr(table, name)] for name in ("tiles", "halves")}
+    rows = {name: [row._asdict() for row in getattr(table, name)] for name in KNOWN}
     return {"units": table.units, **rows, "launch": table.launch, "bandwidth": table.bandwidth}
 
 

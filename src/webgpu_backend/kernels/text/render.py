@@ -76,6 +76,8 @@ def _whole(body: str, caps: Caps) -> str:
     parts = []
     if caps.f16 and ("<f16>" in body or "f16(" in body):
         parts.append("enable f16;\n")
+    if "coop_mat" in body:
+        parts.append("enable wgpu_cooperative_matrix;\n")
     functions = library.include(body, caps.i64)
     if functions:
         parts.append(functions + "\n")
