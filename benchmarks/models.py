@@ -165,7 +165,7 @@ def resnet_step(s: Setting):
     return f, source
 
 
-def _qwen(s: Setting, dtype):
+def _qwen(s: Setting, dtype, small_layers: int = 2):
     if available("transformers", s.plain):
         from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -175,7 +175,8 @@ def _qwen(s: Setting, dtype):
             bos_token_id=1,
         )  # fmt: skip
         if s.small:
-            config.update(dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=1000))
+            sizes = dict(hidden_size=64, num_hidden_layers=small_layers, num_attention_heads=4, vocab_size=1000)
+            config.update(sizes | dict(layer_types=["full_attention"] * small_layers))
             config.intermediate_size = 128
         model = _uninitialised(Qwen2ForCausalLM, config, s.device)
         return architectures.fill(model).eval().to(dtype), "transformers"

@@ -140,6 +140,68 @@ def test_the_places_of_a_mask_are_a_plain_tensor_and_few():
     assert len(decoding._kept) <= decoding._MOST_PLACES
 
 
+@pytest.mark.parametrize("model", ["one mask", "named masks", "a window", "other ways of attention"])
+def test_masks_of_the_next_tokens(model):
+    """Kept for a cache, as far as they are what transformers makes."""
+    import copy
+
+    from transformers.generation import utils
+
+    sizes = dict(vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
+    if model in ("named masks", "a window"):
+        window = dict(use_sliding_window=True, sliding_window=4, max_window_layers=1) if model == "a window" else {}
+        config = transformers.Qwen2Config(**sizes, num_key_value_heads=2, **window)
+    else:
+        config = transformers.LlamaConfig(**sizes)
+    config._attn_implementation = "sdpa"
+    made = transformers.StaticCache(config, max_cache_len=8)
+    reference = transformers.StaticCache(config, max_cache_len=8)
+    for step, way in enumerate(["sdpa"] * 4 + (["eager", "sdpa"] if model.startswith("other") else [])):
+        config._attn_implementation = way
+        length = 3 if step == 0 else 1
+        if step == 3:
+            made = copy.deepcopy(made)
+        masks = []
+        for cache_, device in ((made, D), (reference, "cpu")):
+            given = torch.empty(2, length, 0, device=device)
+            found = utils.create_masks_for_generate(config, given, None, cache_, position_ids=None)
+            masks.append(found if isinstance(found, dict) else {"": found})
+            state = torch.randn(2, 2, length, 8, device=device)
+            with torch.no_grad():
+                for layer in range(2):
+                    cache_.update(state, state, layer)
+        ours, theirs = masks
+        assert ours.keys() == theirs.keys()
+        for name, mask in theirs.items():
+            assert (ours[name] is None) == (mask is None)
+            if mask is not None:
+                assert ours[name].dtype == mask.dtype and torch.equal(ours[name].cpu(), mask)
+    kept = getattr(made, "_webgpu_mask", None)
+    assert (kept is None) == (model == "a window")
+
+
+def test_modes_see_a_token_that_is_appended():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    config = transformers.LlamaConfig(vocab_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    cache_, state = transformers.StaticCache(config, max_cache_len=8), torch.randn(1, 2, 1, 8, device=D)
+    with torch.no_grad():
+        cache_.update(state, state, 0)
+        cache_.update(state, state, 0)
+        with Mode():
+            cache_.update(2 * state, state, 0)
+    assert any("append_token" in name for name in seen)
+    expected = torch.cat([state, state, 2 * state], 2).cpu()
+    assert torch.equal(cache_.layers[0].keys[:, :, :3].cpu(), expected)
+
+
 def test_masks_of_another_version_are_left_to_it():
     from webgpu_backend.frontend.integrations import decoding
 

@@ -172,6 +172,7 @@ ATTRIBUTES = {part for row in ROWS for part in row.target.split(".") if private(
 # Attributes that we put on objects of torch's ourselves.
 OUR_MARKS = {
     "._lease": "on a storage: the block under it",
+    "._webgpu_mask": "on a cache of transformers: how a token's mask is made",
     "._webgpu_watch": "on a DistributedDataParallel: its parameters that had a gradient",
 }
 OWN = members([ast.parse(p.read_text(encoding="utf-8")) for p in FILES])

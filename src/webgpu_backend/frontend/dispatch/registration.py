@@ -1,6 +1,7 @@
 """Registers the table with torch: functional, in-place and out= overloads are read from the aten schemas."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -32,6 +33,7 @@ from . import products as products  # its kernels are among those of `sparse`
 from .outs import check_dtypes
 
 _libraries: dict[str, torch.library.Library] = {}  # by namespace
+_forms: dict[str, Callable] = {}  # of planned operators, by name
 
 
 def aten_name(overload) -> str:
@@ -105,8 +107,14 @@ def register_custom(entry: Custom, overload) -> None:
     operator = Operator(entry.overload, call, bool(pattern.written), None, gradient, pattern.returned)
     operator.form = short_form(operator, pattern, defaults)
     implement(overload, operator.form)
+    _forms[entry.overload] = operator.form
     if gradient is not None:
         implement(overload, short_form(operator, replace(pattern, graded=True), defaults), "AutogradPrivateUse1")
+
+
+def form_of(name: str) -> Callable:
+    """What torch calls for an operator below autograd, modes and transforms, for who knows that there are none."""
+    return _forms[name]
 
 
 def _guarded(overload, call):

@@ -1,11 +1,15 @@
 """What transformers does for each layer of each token where nothing is compiled, in fewer steps."""
 
 import inspect
-from functools import wraps
+import threading
+from functools import cache, wraps
+from typing import Any, NamedTuple
 
 import torch
 
 from ... import tensor as T
+
+_modes, _transforms = torch._C._len_torch_dispatch_stack, torch._C._are_functorch_transforms_active
 
 
 def static_update(original):
@@ -17,10 +21,20 @@ def static_update(original):
         ours = key_states.device.type == T.NAME and isinstance(count, torch.Tensor) and self.is_initialized
         if not ours or key_states.shape[-2] != 1 or torch.compiler.is_compiling() or torch.is_grad_enabled():
             return original(self, key_states, value_states, *args, **kwargs)
-        torch.ops.webgpu_backend.append_token.default(self.keys, self.values, count, key_states, value_states)
+        watched = _modes() or _transforms() or key_states.__class__ is not torch.Tensor
+        append = torch.ops.webgpu_backend.append_token.default if watched else _append()
+        append(self.keys, self.values, count, key_states, value_states)
         return self.keys, self.values
 
     return update
+
+
+@cache
+def _append():
+    """The operator without torch's dispatcher, which has nothing to add where nobody watches."""
+    from ..dispatch.registration import form_of
+
+    return form_of("webgpu_backend::append_token")
 
 
 def grouped_attention(original):
@@ -33,6 +47,29 @@ def grouped_attention(original):
         return ours or original(attention_mask, key, *args, **kwargs)
 
     return use_gqa_in_sdpa
+
+
+class _Token(NamedTuple):
+    """A token's mask: of the places from `start` to `end`, those that the count of tokens has not passed."""
+
+    batch: int
+    start: int
+    end: int
+    count: torch.Tensor
+
+    def mask(self) -> torch.Tensor:
+        seen = _places(self.start, self.end, self.count.device) <= self.count
+        return seen if self.batch == 1 else seen.expand(self.batch, 1, 1, self.end - self.start)
+
+
+class _Last(threading.local):
+    """The mask that was made last in this thread."""
+
+    token: _Token | None = None
+    mask: torch.Tensor | None = None
+
+
+_last = _Last()
 
 
 def masks(mapping: dict) -> dict:
@@ -63,12 +100,61 @@ def _one_token(
     if q_offset.device.type != T.NAME or not (attention_mask is None or _padding(attention_mask, batch_size)):
         return None
     end = kv_offset + kv_length
-    seen = _places(kv_offset, end, q_offset.device) <= q_offset
     if attention_mask is None:
-        return seen if batch_size == 1 else seen.expand(batch_size, 1, 1, kv_length)
+        _last.token = _Token(batch_size, kv_offset, end, q_offset)
+        _last.mask = _last.token.mask()
+        return _last.mask
     missing = end - attention_mask.shape[1]
     given = torch.nn.functional.pad(attention_mask, (0, missing)) if missing > 0 else attention_mask
-    return seen & given[:, None, None, kv_offset:end]
+    return _Token(1, kv_offset, end, q_offset).mask() & given[:, None, None, kv_offset:end]
+
+
+class _Kept(NamedTuple):
+    """How the mask of a cache's last token was made."""
+
+    config: Any
+    way: Any  # of attention, which the masks follow
+    token: _Token
+    layer: Any  # whose count it follows
+    name: str | None  # of the mask, where masks are named
+
+
+_OTHERS = ("or_mask_function", "and_mask_function", "block_sequence_ids")
+
+
+def generation_masks(original):
+    """What transformers asks its configuration and its cache for a token's mask is the same for each token."""
+
+    @wraps(original)
+    def create_masks_for_generate(config, inputs_embeds, attention_mask, past_key_values, *args, **kwargs):
+        plain = attention_mask is None and not args and all([kwargs.get(name) is None for name in _OTHERS])
+        if not plain or inputs_embeds.shape[1] != 1 or torch.compiler.is_compiling():
+            return original(config, inputs_embeds, attention_mask, past_key_values, *args, **kwargs)
+        kept = getattr(past_key_values, "_webgpu_mask", None)
+        if kept is not None and kept.config is config and kept.way == config._attn_implementation:
+            counted = kept.layer.is_initialized and kept.layer.cumulative_length is kept.token.count
+            if counted and kept.token.batch == inputs_embeds.shape[0]:
+                mask = kept.token.mask()
+                return mask if kept.name is None else {kept.name: mask}
+        _last.mask = None
+        made = original(config, inputs_embeds, attention_mask, past_key_values, *args, **kwargs)
+        _keep(made, config, past_key_values)
+        return made
+
+    return create_masks_for_generate
+
+
+def _keep(made, config, past_key_values) -> None:
+    """For the next token, if these masks are one, that of a token."""
+    mask, token, name = made, _last.token, None
+    if isinstance(made, dict) and len(made) == 1:
+        ((name, mask),) = made.items()
+    if mask is not None and mask is _last.mask:
+        for layer in getattr(past_key_values, "layers", ()):
+            if getattr(layer, "cumulative_length", None) is token.count:
+                past_key_values._webgpu_mask = _Kept(config, config._attn_implementation, token, layer, name)
+                break
+    _last.mask = _last.token = None
 
 
 _MOST_PLACES = 8
