@@ -73,7 +73,7 @@ CASES = {
 
 @pytest.fixture
 def big_gpu(monkeypatch, adapter_of):
-    adapter_of(kind="gpu")
+    adapter_of(kind="gpu", matrix=0)
     monkeypatch.setattr(winograd, "FEWEST", 1)
     monkeypatch.setattr(winograd, "TILES", 1)
     monkeypatch.setattr(tiles, "_used", replace(tiles.GPU, tiles=(tiles.Tile(32, 32, 8, 4, 4),), halves=()))
@@ -146,6 +146,55 @@ def test_big_gpu_tiles_keep_infinities_in_their_places(dtype, big_gpu):
 def test_big_gpu_few_outputs(case, big_gpu):
     kernels = kernels_of(lambda: run(case, torch.float32, times=3))
     assert any(name.startswith("conv_few_weight") for name in kernels)
+
+
+@pytest.fixture(params=[1, 2])
+def units(request, monkeypatch, adapter_of):
+    """Matrix units, with tiles of one and of two stages."""
+    needs.feature("matrix")
+    adapter_of(kind="gpu")
+    tile = tiles.UnitTile(32, 32, 32, 16, 16, request.param)
+    monkeypatch.setattr(by_tables, "UNIT_ROWS", (by_tables.Row(tile, 1, 1, 1, 1, 0),))
+    torch.manual_seed(0)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if {"wide", "tiles"} & {*c.split("_")}] + ["2d_large_window"])
+def test_matrix_units(case, units):
+    kernels = kernels_of(lambda: run(case, torch.float16, times=2))
+    assert any("units" in name for name in kernels), kernels
+
+
+def test_matrix_units_layouts_and_split_sums(units):
+    run("2d_wide", torch.float16, bias=False, change=lambda x: x.contiguous(memory_format=torch.channels_last))
+    run("2d_wide", torch.float16, change=lambda x: x.transpose(2, 3)[:, :, 1:])
+    run("2d_wide_pointwise", torch.float16, change=lambda x: x[:, :, ::2, 1:])
+    x, w, b = torch.randn(3, 600, 3, 3) / 8, torch.randn(11, 600, 1, 1) / 8, torch.randn(11)
+    x, w, b = (t.half() for t in (x, w, b))
+    moved, made = [t.to("webgpu") for t in (x, w, b)], []
+    kernels = kernels_of(lambda: made.append(F.conv2d(*moved)))
+    assert "units" in kernels[0]
+    torch.testing.assert_close(made[0].cpu(), F.conv2d(x, w, b), rtol=2e-3, atol=2e-3)
+
+
+def test_matrix_units_keep_infinities_in_their_places(units):
+    x, w = torch.randn(2, 32, 9, 10), torch.randn(33, 32, 3, 3) * 0.1
+    x[0, 3, 4, 5], x[0, 7, 0, 0], x[1, 30, 8, 9] = math.inf, -math.inf, math.nan
+    x, w = x.half(), w.half()
+    w[5, 1, 1, 1] = -math.inf
+    results = []
+
+    def both_passes(device):
+        leaf = x.to(device).requires_grad_()
+        y = F.conv2d(leaf, w.to(device), padding=1)
+        dy = torch.linspace(-1, 1, y.numel()).view(y.shape).half()
+        dy[0, 2, 3, 3], dy[1, 4, 7, 2] = math.inf, math.nan
+        results.append((y.detach(), *torch.autograd.grad(y, leaf, dy.to(device))))
+
+    both_passes("cpu")
+    kernels = kernels_of(lambda: both_passes("webgpu"))
+    assert any("units" in name for name in kernels)
+    for wanted, got in zip(*results):
+        torch.testing.assert_close(got.cpu(), wanted, rtol=1e-2, atol=1e-2, equal_nan=True)
 
 
 @pytest.mark.parametrize("pixels", [2, 4, 8])

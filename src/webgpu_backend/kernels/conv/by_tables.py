@@ -12,8 +12,9 @@ from typing import NamedTuple
 from ...dtypes import FLOAT32, DType
 from ...program import Caps, Plan, Program, Step
 from ..layout import spread
+from ..matmul import units
 from ..matmul.product import Matrix, numbered
-from ..matmul.tiles import Tile, tuning
+from ..matmul.tiles import Tile, UnitTile, tuning
 from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
@@ -24,7 +25,7 @@ class Row(NamedTuple):
     """A row of the tuning table: TFLOP/s of a full card for images and weights, read as they lie or gathered, and
     what a workgroup waits for its first numbers, in waves."""
 
-    tile: Tile
+    tile: Tile | UnitTile
     image: float
     image_gathered: float
     weight: float
@@ -41,6 +42,14 @@ ROWS = (
     Row(Tile(64, 64, 16, 4, 4, warp=2), 28.0, 29.0, 29.0, 25.0, 0.5),
     Row(Tile(32, 128, 16, 4, 8, warp=2), 25.0, 18.0, 20.0, 15.0, 0.6),
     Row(Tile(32, 64, 16, 4, 4, warp=2), 22.0, 18.0, 18.0, 16.0, 0.6),
+)
+# By matrix units; not measured: the rates are guesses.
+UNIT_ROWS = (
+    Row(UnitTile(128, 128, 32, 64, 32), 150.0, 100.0, 100.0, 80.0, 0.3),
+    Row(UnitTile(128, 64, 32, 64, 32), 120.0, 80.0, 80.0, 60.0, 0.5),
+    Row(UnitTile(64, 64, 32, 32, 32), 100.0, 70.0, 70.0, 50.0, 0.5),
+    Row(UnitTile(32, 64, 32, 16, 32), 60.0, 40.0, 40.0, 30.0, 0.6),
+    Row(UnitTile(32, 32, 32, 16, 16), 50.0, 30.0, 30.0, 20.0, 0.6),
 )
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 SPLIT_DEPTH = 128  # a split of k is at least this long
@@ -143,7 +152,20 @@ def _pads(mode: str, a_class: str, b_class: str) -> tuple[int, int]:
     return int(a_class != "r"), int(mode == "weight")
 
 
-def _fits(tile: Tile, pads: tuple[int, int], caps: Caps) -> bool:
+def by_units(dtype: DType, caps: Caps) -> bool:
+    """Whether matrix units compute it."""
+    return dtype.name == "float16" and bool(caps.matrix) and any(_has_room(row.tile, caps) for row in UNIT_ROWS)
+
+
+def _has_room(tile: UnitTile, caps: Caps) -> bool:
+    # Threads read whole lines of single elements, and each of a thread's fours has a bit.
+    whole = units.threads(tile, caps) % max(tile.bn, tile.bk) == 0
+    return whole and units.fits(tile, caps) and tile.wm * tile.wn <= 32 * 4 * caps.lanes
+
+
+def _fits(tile: Tile | UnitTile, pads: tuple[int, int], caps: Caps) -> bool:
+    if isinstance(tile, UnitTile):
+        return _has_room(tile, caps)
     threads = (tile.bm // tile.tm) * (tile.bn // tile.tn)
     memory = 4 * tile.bk * (tile.bm + tile.bn + 4 * sum(pads))
     return threads <= caps.workgroup_size and memory <= caps.workgroup_bytes
@@ -153,7 +175,7 @@ def _choose(q: Convolution, a_class: str, b_class: str, caps: Caps) -> tuple[Til
     """The tile and the parts of k that should take the least time."""
     card, best, count = tuning(), None, q.groups * q.m * q.n
     column = q.mode if b_class == "v" else f"{q.mode}_gathered"
-    for row in ROWS:
+    for row in UNIT_ROWS if by_units(q.a.dtype, caps) else ROWS:
         tile = row.tile
         if not _fits(tile, _pads(q.mode, a_class, b_class), caps):
             continue
@@ -173,7 +195,8 @@ def _choose(q: Convolution, a_class: str, b_class: str, caps: Caps) -> tuple[Til
     if best is None:
         raise ValueError("no tile of a convolution fits this adapter")
     tile = best[1]
-    if q.mode == "weight":  # both operands are turned there: wide rows of threads read them better
+    if q.mode == "weight" and isinstance(tile, Tile):
+        # Both operands are turned there: wide rows of threads read them better.
         tile = tile._replace(warp=max(2, 32 * tile.tn // tile.bn))
     return tile, *best[2:]
 
@@ -204,13 +227,18 @@ def _program(
         bindings.append(("c_in", "read", elements.array_type(dtype, "e", caps)))
     bindings += [*finishers, ("out", "read_write", elements.array_type(out, store, caps))]
     a_pad, b_pad = _pads(mode, a_class, b_class)
+    exact = lambda x, at: elements.read(dtype, f"{x}_in", at, caps)  # noqa: E731
+    exact4 = lambda x, at: elements.widened(dtype, f"{x}_in[{at}]", caps)  # noqa: E731
+    way, names = "tables", dict(kind="f32", zero="0.0", read=exact, read4=exact4, a_pad=a_pad, b_pad=b_pad)
+    if isinstance(tile, UnitTile):
+        way, names = "units", units.names(tile, "ab", (), caps) | dict(kind="f16", zero="0.0h")
+        names["read"] = names["read4"] = lambda x, at: f"{x}_in[{at}]"
     return render_program(
-        f"conv_{mode}_{tile.bm}x{tile.bn}_{dtype.short}{a_class}{b_class}_{out.short}{store}{tag}",
-        "conv/by_tables.wgsl", fields, bindings, caps,
+        f"conv_{mode}_{way}_{tile.bm}x{tile.bn}_{dtype.short}{a_class}{b_class}_{out.short}{store}{tag}",
+        f"conv/by_{way}.wgsl", fields, bindings, caps,
         declarations=[*elements.wideners((dtype,), caps), *functions], t=tile, after=after is not None,
-        mode=mode, a_class=a_class, b_class=b_class, store=store, bias=bias, scattered=scattered, a_pad=a_pad,
-        b_pad=b_pad, most_again=MOST_AGAIN, read=lambda x, at: elements.read(dtype, f"{x}_in", at, caps),
-        read4=lambda x, at: elements.widened(dtype, f"{x}_in[{at}]", caps),
+        mode=mode, a_class=a_class, b_class=b_class, store=store, bias=bias, scattered=scattered,
+        most_again=MOST_AGAIN, exact=exact, exact4=exact4, **names,
         write=lambda at, value: elements.write(out, "out", at, value, caps),
         write4=lambda at, lanes: " ".join(elements.write4(out, "out", at, lanes, caps)),
     )  # fmt: skip

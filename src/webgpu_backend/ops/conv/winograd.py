@@ -3,6 +3,7 @@
 import torch
 
 from ... import tensor as T
+from ...kernels.conv import by_tables
 from ...kernels.conv.winograd import plan
 from ...kernels.matmul.product import Matrix, Product
 from ...plan import caps, launch
@@ -21,6 +22,8 @@ def served(g, dtype: torch.dtype) -> bool:
     if not (tables.floats(dtype) and g.groups == 1 and g.dims == 2 and g.some and g.small):
         return False
     unit = (1, 1, 1)
+    if by_tables.by_units(T.DTYPES[dtype], caps()):
+        return False  # units do the 36 products of a tile in less time than lanes do 16
     if g.window != (1, 3, 3) or g.stride != unit or g.dilation != unit or max(g.padding) > 2:
         return False
     tiles, (fewest, most) = Tiles(g.batch, g.y_sizes).count, sorted((g.x_channels, g.y_channels))
