@@ -3,7 +3,7 @@
 from ...dtypes import DType
 from ...program import Caps, Plan, Step
 from ..matmul.product import numbered
-from . import halves, one_query, single
+from . import halves, matrices, one_query, single
 from .epilogue import After
 from .single import FEW, Mask, Shape, Strides
 
@@ -22,6 +22,13 @@ def plan_forward(
         step = one_query.plan(shape, dtype, operands, mask, scale, caps, after)
         return numbered(Plan((_named(step, *inputs, *beside, "lse", "out"),), {}), FORWARD)
     few = shape.l * (shape.heads // shape.shared) <= FEW
+    if not few and not dropout and matrices.fits(shape, dtype, caps):
+        step = matrices.plan(shape, dtype, operands, mask, causal, scale, caps, after)
+        if not matrices.bounded(dtype):
+            return numbered(Plan((_named(step, *inputs, *beside, "lse", "out"),), {}), FORWARD)
+        first, tiles = halves.plan_bounds("qkv", shape, dtype, operands, caps)
+        steps = (_named(first, "q", "k", "v", "sizes"), _named(step, *inputs, *beside, "sizes", "lse", "out"))
+        return numbered(Plan(steps, {"sizes": 32 * tiles}), FORWARD)
     if not few and not dropout and halves.fits("forward", shape, dtype, scale, caps):
         first, tiles = halves.plan_bounds("qkv", shape, dtype, operands, caps)
         step = halves.plan("forward", shape, dtype, operands, mask, causal, scale, caps, after=after)
