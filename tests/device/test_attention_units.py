@@ -7,6 +7,8 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 from tests import needs
 from tests.device._adapter import kernels_of
 from webgpu_backend.kernels.attention import matrices, single
+from webgpu_backend.plan import cache, caps
+from webgpu_backend.runtime.gpu import gpu
 
 D = "webgpu"
 DTYPES = [torch.float16, torch.bfloat16]
@@ -17,6 +19,9 @@ def units(monkeypatch, adapter_of):
     needs.feature("matrix")
     adapter_of(kind="gpu")
     monkeypatch.setattr(matrices, "ENOUGH", 1)
+    if gpu().adapter.info["adapter_type"] == "CPU":  # which takes long to compile the larger ones
+        small = matrices.Tile(2 * caps().matrix, 2 * caps().matrix, 1)
+        monkeypatch.setattr(matrices, "TILES", {128: (small,)})
     for mode in single.TILES:  # of the backward pass: software drivers take seconds over the text of the largest
         monkeypatch.setitem(single.TILES, mode, single.TILES[mode][-1:])
     torch.manual_seed(0)
@@ -62,12 +67,24 @@ def drawn(shapes, dtype, factor=1.0):
         ((1, 2, 64, 64), (1, 2, 64, 64), (1, 2, 64, 64)),
         ((2, 3, 100, 32), (2, 3, 150, 32), (2, 3, 150, 32)),
         ((2, 4, 70, 36), (2, 2, 90, 36), (2, 2, 90, 20)),
-        ((1, 2, 130, 128), (1, 1, 70, 128), (1, 1, 70, 72)),
+        ((1, 2, 130, 72), (1, 1, 70, 72), (1, 1, 70, 40)),
         ((1, 2, 40, 4), (1, 2, 1, 4), (1, 2, 1, 4)),
     ],
 )
 def test_shapes(q, k, v, causal, dtype):
     check(*drawn((q, k, v), dtype), is_causal=causal)
+
+
+@pytest.mark.parametrize("size", [64, 128])
+def test_tiles(size, monkeypatch):
+    """Those of the table that there is room for."""
+    monkeypatch.undo()
+    monkeypatch.setattr(matrices, "ENOUGH", 1)
+    for tile in matrices.TILES[size]:
+        if matrices._has_room(tile, single.Shape(1, 2, 2, 70, 90, size, size), caps()):
+            monkeypatch.setitem(matrices.TILES, size, (tile,))
+            cache.clear()
+            check(*drawn([(1, 2, 70, size), (1, 2, 90, size), (1, 2, 90, size)], torch.float16))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

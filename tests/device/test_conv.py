@@ -12,6 +12,7 @@ from tests.device._adapter import kernels_of
 from webgpu_backend.kernels.conv import by_tables, few_outputs
 from webgpu_backend.kernels.matmul import tiles
 from webgpu_backend.ops.conv import winograd
+from webgpu_backend.plan import caps
 
 TOLERANCE = {torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
 # function, input, weight, options
@@ -153,7 +154,8 @@ def units(request, monkeypatch, adapter_of):
     """Matrix units, with tiles of one and of two stages."""
     needs.feature("matrix")
     adapter_of(kind="gpu")
-    tile = tiles.UnitTile(32, 32, 32, 16, 16, request.param)
+    n = caps().matrix
+    tile = tiles.UnitTile(2 * n, 2 * n, 2 * n, n, n, request.param)
     monkeypatch.setattr(by_tables, "UNIT_ROWS", (by_tables.Row(tile, 1, 1, 1, 1, 0),))
     torch.manual_seed(0)
 

@@ -13,8 +13,13 @@ from webgpu_backend.runtime.gpu import gpu
 D = "webgpu"
 DTYPES = [torch.float16, torch.bfloat16]
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
-SMALL = tiles.UnitTile(32, 32, 32, 16, 16, 2)
-CANDIDATES = list(dict.fromkeys([*map(tiles.shape, (*tiles.GPU.matrices, *tiles.MATRICES)), SMALL]))
+CANDIDATES = list(dict.fromkeys(map(tiles.shape, (*tiles.GPU.matrices, *tiles.MATRICES))))
+
+
+def small(stages: int = 2) -> tiles.UnitTile:
+    """Four matrices, which a software driver compiles in little time."""
+    n = caps().matrix
+    return tiles.UnitTile(2 * n, 2 * n, 2 * n, n, n, stages)
 
 
 def use(tile: tiles.UnitTile, monkeypatch) -> None:
@@ -27,7 +32,7 @@ def use(tile: tiles.UnitTile, monkeypatch) -> None:
 def by_units(monkeypatch, adapter_of):
     needs.feature("matrix")
     adapter_of(kind="gpu")
-    use(SMALL, monkeypatch)
+    use(small(), monkeypatch)
     torch.manual_seed(0)
 
 
@@ -78,18 +83,33 @@ def test_tiles(tile, dtype, monkeypatch):
     if not units.fits(tile, caps()):
         needs.missing(f"{gpu().name} has no room for this tile")
     matrices = tile.wm * tile.wn * tile.bk // caps().matrix ** 3
-    if gpu().adapter.info["adapter_type"] == "CPU" and matrices > 32:
+    if gpu().adapter.info["adapter_type"] == "CPU" and matrices > 16:
         needs.missing("a software adapter takes minutes to compile so many products of matrices")
     use(tile, monkeypatch)
+    tile_sizes(tile, dtype)
+
+
+def tile_sizes(tile: tiles.UnitTile, dtype: torch.dtype) -> None:
     m, n = tile.bm + 3, tile.bn + 5
     check(torch.randn(m, 300).to(dtype), torch.randn(300, n).to(dtype))
     check(torch.randn(2 * tile.bk, m + 1).to(dtype).t(), torch.randn(n + 3, 2 * tile.bk).to(dtype).t())
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("wide", [(4, 2, 1, 2, 2), (2, 4, 2, 2, 1), (3, 6, 4, 1, 3)], ids=str)
+def test_shares_of_a_tile(wide, stages, dtype, monkeypatch):
+    """Tiles of other shapes, in matrices."""
+    tile = tiles.UnitTile(*[caps().matrix * n for n in wide], stages)
+    assert units.fits(tile, caps())
+    use(tile, monkeypatch)
+    tile_sizes(tile, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_cut_sums(dtype, monkeypatch):
     """Few tiles and a long k: parts of it, that are added up by a second dispatch."""
-    monkeypatch.setattr(tiles, "_used", tiles.tuning().__class__(64, tiles.tuning().tiles, (), 0.0, 1e30, (SMALL,)))
+    monkeypatch.setattr(tiles, "_used", tiles.tuning().__class__(64, tiles.tuning().tiles, (), 0.0, 1e30, (small(),)))
     a, b = torch.randn(40, 3000).to(dtype), torch.randn(3000, 36).to(dtype)
     assert any("finish" in name for name in kernels_of(lambda: a.to(D) @ b.to(D)))
     check(a, b)
