@@ -2,17 +2,19 @@
 
     python -m benchmarks.quantized [--shape 1b|small] [--formats float16,q4_k] [--tokens 32] [--compiled] [--json FILE]
     python -m benchmarks.quantized --loop [--shape 1b|small] [--formats float16,q4_k] [--tokens 128] [--cache 256]
-    python -m benchmarks.quantized --kernels [--shape 1b|small]
+    python -m benchmarks.quantized --kernels [--lays] [--shape 1b|small]
 
 Weights are drawn at random: speed and memory do not depend on them, and the error is that of normally distributed ones.
 Tokens are those of transformers' `generate`, by `--loop` those of `webgpu_backend.generate`, where the GPU has the next
 token to do before the host has read the last one: the whole call with its prompt of 16 tokens, and what comes after the
 first token alone.
-`--kernels` times products of few rows on the GPU, beside a copy that moves as many bytes as the packed weights have.
+`--kernels` times products of few rows on the GPU, beside a copy that moves as many bytes as the packed weights have;
+with `--lays` also by matrix units (WEBGPU_MATRIX_UNITS=1), each way of sharing them out.
 """
 
 import argparse
 import gc
+import itertools
 import json
 import statistics
 import time
@@ -21,7 +23,9 @@ import torch
 
 import webgpu_backend
 from benchmarks import ceilings
+from webgpu_backend.kernels.matmul import few_units
 from webgpu_backend.kernels.quantized.formats import FORMATS as LAYOUTS
+from webgpu_backend.plan import cache, caps
 
 DEVICE = "webgpu"
 SHAPES = {  # Llama-3.2-1B's, and one for a software adapter
@@ -154,12 +158,28 @@ def microseconds(call, busy, repeat: int = 12) -> float:
     return statistics.median(taken[2:]) / 1e3
 
 
-def product_time(rows: int, n: int, k: int, format: str, count: int, busy) -> float:
+def a_product(rows: int, n: int, k: int, format: str, count: int):
+    """A call of the product, whose argument chooses among equal weights."""
     first = drawn(n, k, format)
     weights = [first, *(tuple(t.clone() for t in first) for _ in range(count - 1))]
     x = torch.randn(rows, k, device=DEVICE).half()
     linear = torch.ops.webgpu_backend.linear_blocks
-    return microseconds(lambda i: linear(x, *weights[i % count], None, format), busy)
+    return lambda i: linear(x, *weights[i % count], None, format)
+
+
+def by_lays(product, rows: int, moved: float, busy) -> list[str]:
+    """The times by matrix units, the least first, and their ratios to a copy."""
+    kept, found = (few_units.LAYS, few_units.LEAST), []
+    few_units.LEAST = dict.fromkeys(few_units.LEAST, 1)
+    for crews, teams, near in itertools.product((1, 2, 4), (1, 2, 4, 8), (1, 2, 4, 8)):
+        lay = few_units.Lay(crews, teams, near)
+        if few_units.fits(lay, rows, caps()):
+            few_units.LAYS = (lay,)
+            cache.clear()
+            found.append((microseconds(product, busy), lay))
+    few_units.LAYS, few_units.LEAST = kept
+    cache.clear()
+    return [f"{taken:.1f} ({taken / moved:.2f}) {'x'.join(map(str, lay))}" for taken, lay in sorted(found)]
 
 
 def copy_time(size: int, count: int, busy) -> float:
@@ -169,7 +189,7 @@ def copy_time(size: int, count: int, busy) -> float:
     return microseconds(lambda i: copy(*pairs[i % count], quads, threads=quads), busy)
 
 
-def kernels(small: bool) -> None:
+def kernels(small: bool, lays: bool) -> None:
     square = torch.zeros(256 if small else 4096, 256 if small else 4096, device=DEVICE)
     busy = lambda: square @ square  # noqa: E731
     idle = copy_time(512, 1, busy)
@@ -180,10 +200,13 @@ def kernels(small: bool) -> None:
             n, k = n // 64, k if k % 1024 else k // 4
         size = sum(t.nbytes for t in drawn(n, k, format))
         count = max(2, min(20, (LARGER >> (12 if small else 0)) // size))
-        taken, moved = product_time(rows, n, k, format, count, busy), copy_time(size, count, busy)
+        product = a_product(rows, n, k, format, count)
+        taken, moved = microseconds(product, busy), copy_time(size, count, busy)
         net = (taken - idle) / max(moved - idle, 0.1)
         shape = f"{k} x {n}"
         print(f"{rows:4} {shape:>14}  {format:6}{taken:8.1f}{moved:7.1f}{taken / moved:7.2f}{net:7.2f}", flush=True)
+        if lays:
+            print("     units:", ", ".join(by_lays(product, rows, moved, busy)), flush=True)
 
 
 def main() -> None:
@@ -195,11 +218,12 @@ def main() -> None:
     parser.add_argument("--loop", action="store_true")
     parser.add_argument("--cache", type=int, help="places in the loop's cache; else the next power of two")
     parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--lays", action="store_true")
     parser.add_argument("--json")
     options = parser.parse_args()
     print(f"{torch.webgpu.get_device_name()}, {options.shape}", flush=True)
     if options.kernels:
-        return kernels(options.shape == "small")
+        return kernels(options.shape == "small", options.lays)
     tokens = options.tokens or (128 if options.loop else 32)
     ways = {"call": "call t/s", "loop": "loop t/s"} if options.loop else {"eager": "eager t/s"}
     ways |= {"compiled": "compiled t/s"} if options.compiled else {}

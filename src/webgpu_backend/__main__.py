@@ -41,7 +41,8 @@ def main() -> None:
     print(f"  class {caps.kind}; baseline mode {'on' if env.BASELINE else 'off'}; opened {opened}")
     print(f"  parameters: {'immediates' if caps.immediate_bytes else 'uniform ring'}; float16 "
           f"{'native' if caps.f16 else 'packed'}; int64 {'native' if caps.i64 else 'emulated'}; float64 "
-          f"{'native' if caps.f64 else 'not available'}; subgroups {'yes' if caps.subgroups else 'no'}")  # fmt: skip
+          f"{'native' if caps.f64 else 'not available'}; subgroups {'yes' if caps.subgroups else 'no'}; "
+          f"matrix units {f'of {caps.matrix} rows' if caps.matrix else 'not used'}")  # fmt: skip
     print(f"  features: {', '.join(sorted(g.device.features)) or 'none'}")
     print("  limits:")
     for name, value in sorted(g.device.limits.items()):

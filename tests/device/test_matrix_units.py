@@ -1,13 +1,17 @@
 """Products of float16 and bfloat16 by matrix units: the sums are float32's."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 from tests import needs
 from tests.device._adapter import kernels_of
 from tests.device._compare import both, close, keeps_denormals
+from webgpu_backend import env
 from webgpu_backend.kernels.matmul import tiles, units
 from webgpu_backend.plan import caps
+from webgpu_backend.runtime import adapters
 from webgpu_backend.runtime.gpu import gpu
 
 D = "webgpu"
@@ -235,3 +239,12 @@ def test_compiled_epilogues(compiled_by_inductor):
     kernels = kernels_of(lambda: made.append(compiled(*given)))
     assert len(kernels) == 2 and all("units" in name for name in kernels), kernels
     close(made[0], expected, 4e-3)
+
+
+def test_a_device_that_is_refused(monkeypatch):
+    """wgpu gives none to who says nothing of experimental features; the adapter is used without units then."""
+    monkeypatch.setattr(env, "MATRIX_UNITS", True)
+    monkeypatch.setattr(adapters.experimental, "allowed", nullcontext)
+    with pytest.warns(UserWarning, match="opens no device with matrix units"):
+        device, found = adapters.create_device(gpu().adapter)
+    assert found.matrix == 0 and "cooperative-matrix" not in device.features

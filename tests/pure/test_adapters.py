@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from webgpu_backend import env
-from webgpu_backend.runtime import adapters
+from webgpu_backend.runtime import adapters, experimental, vulkan
 
 KINDS = ("DiscreteGPU", "DiscreteGPU", "IntegratedGPU", "CPU")
 
@@ -58,3 +58,40 @@ def test_a_device_that_is_not_there(several, monkeypatch):
     assert adapters.device(2).adapter.number == 2
     with pytest.raises(RuntimeError, match="invalid device ordinal 3: there are 3 devices"):
         adapters.device(3)
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """A card whose units multiply matrices of 16 rows, asked for them."""
+    monkeypatch.setattr(env, "MATRIX_UNITS", True)
+    monkeypatch.setattr(env, "PROFILE", ())
+    monkeypatch.setattr(experimental, "known", lambda: True)
+    monkeypatch.setattr(vulkan, "subgroup_width", lambda vendor, device: 32)
+    monkeypatch.setattr(vulkan, "matrix_sizes", lambda vendor, device: {8, 16, 32})
+    info = dict(vendor_id=0x10DE, device_id=1, device="a card", backend_type="Vulkan", description="")
+    return SimpleNamespace(info=info, features={"cooperative-matrix", "shader-f16", "subgroup"})
+
+
+def test_matrix_units_are_used_where_they_are_asked_for(card, monkeypatch):
+    assert adapters.matrix_size(card, ["shader-f16", "subgroup"]) == 16
+    monkeypatch.setattr(env, "MATRIX_UNITS", False)
+    assert adapters.matrix_size(card, ["shader-f16", "subgroup"]) == 0
+
+
+@pytest.mark.parametrize("change, why", [
+    (lambda card, patch: card.features.remove("cooperative-matrix"), "wgpu shows none"),
+    (lambda card, patch: card.info.update(backend_type="D3D12"), "wgpu shows none"),
+    (lambda card, patch: patch.setattr(experimental, "known", lambda: False), "no way to its experimental features"),
+    (lambda card, patch: patch.setattr(vulkan, "subgroup_width", lambda *_: 0), "how wide its subgroups are"),
+    (lambda card, patch: patch.setattr(env, "PROFILE", ("subgroups-16",)), "how wide its subgroups are"),
+    (lambda card, patch: patch.setattr(vulkan, "matrix_sizes", lambda *_: {32}), "none multiplies float16"),
+])  # fmt: skip
+def test_why_matrix_units_are_not_used(card, monkeypatch, change, why):
+    change(card, monkeypatch)
+    with pytest.warns(UserWarning, match=f"WEBGPU_MATRIX_UNITS=1, but .*{why}.*: a card is used without"):
+        assert adapters.matrix_size(card, ["shader-f16", "subgroup"]) == 0
+
+
+def test_matrix_units_need_float16(card):
+    with pytest.warns(UserWarning, match="they need float16 and subgroups"):
+        assert adapters.matrix_size(card, ["subgroup"]) == 0

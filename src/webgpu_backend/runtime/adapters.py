@@ -4,7 +4,6 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -174,24 +173,48 @@ def create_device(adapter: Any) -> tuple[Any, Caps]:
         if less := {limit: n for name in env.PROFILE for limit, n in LIMITS.get(name, {}).items()}:
             limits = {**adapter.limits, **{limit: min(n, adapter.limits[limit]) for limit, n in less.items()}}
             wanted["required_limits"] = limits
-        units = matrix_size(adapter) if {"shader-f16", "subgroup"} <= set(features) else 0
-        if units:
-            features.append("cooperative-matrix")
-        with experimental.allowed() if units else nullcontext():
-            device = adapter.request_device_sync(label="webgpu_backend", **wanted)
+        units = matrix_size(adapter, features)
+        device = _with_units(adapter, wanted) if units else None
+        if device is None:
+            units, device = 0, adapter.request_device_sync(label="webgpu_backend", **wanted)
     return device, _caps(adapter, device, units)
 
 
-def matrix_size(adapter: Any) -> int:
-    """The size of the matrices that the adapter's units are asked to multiply; 0 where they are not asked. Kernels
-    share work out among subgroups, so all of these must be as wide as is known."""
+def _with_units(adapter: Any, wanted: dict) -> Any:
+    """A device with matrix units; None where the adapter refuses one."""
+    features = [*wanted["required_features"], "cooperative-matrix"]
+    try:
+        with experimental.allowed():
+            return adapter.request_device_sync(label="webgpu_backend", **wanted | {"required_features": features})
+    except RuntimeError as error:
+        env.tell(f"{adapter.info['device']} opens no device with matrix units, they are not used: {error}")
+        return None
+
+
+def matrix_size(adapter: Any, features: list[str]) -> int:
+    """Rows of the matrices that the adapter's units are to multiply; 0 where they are not asked for, or can't be."""
+    if not env.MATRIX_UNITS:
+        return 0
+    size, why = _matrix_size(adapter, features)
+    if not size:
+        env.tell(f"WEBGPU_MATRIX_UNITS=1, but {why}: {adapter.info['device']} is used without matrix units")
+    return size
+
+
+def _matrix_size(adapter: Any, features: list[str]) -> tuple[int, str]:
+    """The largest that serves, or why none does. Kernels share work out among subgroups, so all of these must be as
+    wide as is known."""
     info = adapter.info
-    if not env.MATRIX_UNITS or "cooperative-matrix" not in adapter.features or info["backend_type"] != "Vulkan":
-        return 0
+    if "cooperative-matrix" not in adapter.features or info["backend_type"] != "Vulkan":
+        return 0, "wgpu shows none"
+    if not {"shader-f16", "subgroup"} <= set(features):
+        return 0, "they need float16 and subgroups"
+    if not experimental.known():
+        return 0, "this wgpu-native, or this system, gives no way to its experimental features"
     known = (info["vendor_id"], info["device_id"])
-    if not experimental.known() or not _known_lanes(info) or vulkan.subgroup_width(*known) != _known_lanes(info):
-        return 0
-    return max(vulkan.matrix_sizes(*known) & {8, 16}, default=0)
+    if not _known_lanes(info) or vulkan.subgroup_width(*known) != _known_lanes(info):
+        return 0, "how wide its subgroups are is not known"
+    return max(vulkan.matrix_sizes(*known) & {8, 16}, default=0), "none multiplies float16 with sums in float32"
 
 
 def _caps(adapter: Any, device: Any, units: int) -> Caps:

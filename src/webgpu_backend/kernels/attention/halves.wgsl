@@ -1,5 +1,5 @@
 {% include "attention/head.wgsl" %}
-{% import "attention/units.wgsl" as half with context %}
+{% import "attention/halves_shared.wgsl" as half with context %}
 {% set TX, TY, threads, su, per = half.TX, half.TY, half.threads, half.su, half.per %}
 {# Without a mask the scale is applied in the exponent; bf16's may be too small for what a masked score is. #}
 {% set folded = not mask and not wide %}

@@ -1,5 +1,5 @@
 {% include "attention/head.wgsl" %}
-{% import "attention/units.wgsl" as half with context %}
+{% import "attention/halves_shared.wgsl" as half with context %}
 {% set TX, TY, threads, su, per = half.TX, half.TY, half.threads, half.su, half.per %}
 {{ half.tiles() }}
 {# Owned rows and rows walked over: their products are the scores, and the gradient's with the values. #}

@@ -13,7 +13,7 @@ from ..text import elements
 from ..text.expression import Emitter, literal, wgsl_type
 from ..text.numbers import packed
 from ..text.render import render_program
-from . import digits, few_rows, halves, measured, padded, tiles, units
+from . import digits, few_rows, few_units, halves, measured, padded, tiles, units
 from .measured import Choice
 from .product import (
     GATHER_FIELDS,
@@ -53,6 +53,8 @@ def _named(product: Product, caps: Caps) -> Plan:
     q = product
     carry = carrier(q.a.dtype, caps)
     wide = carry not in ("f32", "i32")
+    if q.blocks and few_units.serves(q, caps):
+        return few_units.plan(q, caps)
     if q.blocks and few_rows.serves(q, caps) and digits.serve(q.blocks.format, q.a.dtype, caps):
         found = digits.plan(digits.of_product(q), caps)
         found.steps[0].bindings = ("a", "b", "s", *(() if q.c is None else ("c",)), "out")

@@ -17,10 +17,11 @@ from ..text import elements
 from ..text.numbers import packed
 from ..text.render import render_program
 from . import tiles
+from .few_rows import ROWS
 from .product import Product, array_of, class_of, words_of
 from .tiles import UnitTile
 
-LEAST = 16  # rows and columns below which the other kernels serve
+LEAST = ROWS + 1  # rows and columns; fewer are the other kernels'
 PAD = 2  # vectors of four behind each row of a tile: neighbours lie in other banks
 TOP = 15  # the largest of a row comes to lie in [2^TOP, 2^(TOP + 1)), the highest that f16 has
 SCALE_ROWS = 64  # rows of a workgroup of the prior pass
