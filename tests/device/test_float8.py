@@ -104,3 +104,32 @@ def test_every_code_is_compared_with_every_other(kind):
     torch.testing.assert_close(codes[:100].to(D), codes[:100].to(D), rtol=0, atol=0)
     with pytest.raises(NotImplementedError):
         torch.lt(codes.to(D), codes.to(D))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_compiled_casts(kind, compiled_by_inductor):
+    """Read, rounded within a kernel, and written; bits as bytes and back."""
+    x = torch.cat([torch.randn(300) * 100, torch.tensor([0.0, -0.0, 1e9, -1e9, torch.inf, torch.nan, 2.0**-18, 465])])
+
+    def f(x, codes, scale):
+        there = (x * scale).to(kind)
+        return there, there.float() - x, codes.to(torch.float16) * scale.half(), codes.view(torch.uint8) + 1, there.t()
+
+    compiled = torch.compile(f)
+    for shape in ((4, 77), (28, 11)):
+        y, codes, scale = x.view(shape), torch.arange(shape[1], dtype=torch.uint8).view(kind), torch.rand(shape[1])
+        wanted, got = f(y, codes, scale), compiled(y.to(D), codes.to(D), scale.to(D))
+        same_bits(got[0], wanted[0])
+        same_bits(got[4], wanted[4])
+        for ours, theirs in zip(got[1:4], wanted[1:4]):
+            torch.testing.assert_close(ours.cpu(), theirs, rtol=0, atol=0, equal_nan=True)
+
+
+def test_compiled_products_with_weights_of_a_byte(compiled_by_inductor):
+    w, s, x = torch.randn(24, 32).to(KINDS[0]), torch.rand(24, 1).half(), torch.randn(5, 32).half()
+
+    def f(w, s, x):
+        return x @ (w.to(torch.float16) * s).t()
+
+    got = torch.compile(f)(w.to(D), s.to(D), x.to(D))
+    torch.testing.assert_close(got.cpu(), f(w, s, x), rtol=2e-3, atol=2e-2)

@@ -86,15 +86,20 @@ def read_word(dtype: DType, word: str, index: str) -> str:
     if name == "bool":
         return f"(extractBits({word}, {at}, 8u) != 0u)"
     if dtype.name in FLOATS_OF_A_BYTE:
-        return f"f8_{_pattern(dtype)}(extractBits({word}, {at}, 8u))"
+        return of_byte(dtype, f"extractBits({word}, {at}, 8u)")
     if name in ("uint8", "uint16"):
         return f"i32(extractBits({word}, {at}, {shift}u))"
     return f"extractBits(bitcast<i32>({word}), {at}, {shift}u)"
 
 
-def _pattern(dtype: DType) -> str:
-    """The float of a byte that a dtype reads, however it rounds."""
-    return dtype.name.removeprefix("float8_")
+def of_byte(dtype: DType, byte: str) -> str:
+    """The number that a byte is as a float of a byte."""
+    return f"f8_{dtype.name.removeprefix('float8_')}({byte})"
+
+
+def rounded(dtype: DType, value: str) -> str:
+    """A number as a float of a byte would hold it."""
+    return of_byte(dtype, bits(dtype, value))
 
 
 def per_word(dtype: DType) -> tuple[int, int]:
@@ -153,7 +158,7 @@ def vector(dtype: DType, group: str, caps: Caps) -> str:
         shifted = f"vec4<u32>({group} << 24u, {group} << 16u, {group} << 8u, {group})"
         return f"bitcast<vec4<i32>>({shifted}) >> vec4<u32>(24u)"
     if name in FLOATS_OF_A_BYTE:
-        bytes_ = [f"f8_{_pattern(dtype)}(extractBits({group}, {at}u, 8u))" for at in (0, 8, 16, 24)]
+        bytes_ = [of_byte(dtype, f"extractBits({group}, {at}u, 8u)") for at in (0, 8, 16, 24)]
         return f"vec4<f32>({', '.join(bytes_)})"
     spread = f"(vec4<u32>({group}, {group} >> 8u, {group} >> 16u, {group} >> 24u) & vec4<u32>(255u))"
     return f"{spread} != vec4<u32>(0u)" if name == "bool" else f"vec4<i32>{spread}"

@@ -106,7 +106,7 @@ class Kernel(Loops, SIMDKernel):
 
     def create_cse_var(self, *args, **kwargs) -> CSEVariable:
         var = super().create_cse_var(*args, **kwargs)
-        if var.dtype in T.DTYPES:
+        if var.dtype in T.STORED:
             self.types[var.name] = type_of(var.dtype)
         if not self.inside_reduction and not self.masks:
             self._outlives(var)
@@ -493,7 +493,7 @@ class Kernel(Loops, SIMDKernel):
         """The kernel, when all nodes have been walked."""
         self.codegen_body()
         operands = tuple(
-            Operand(a.name, T.DTYPES[self._dtype(a.buffer)], "".join(sorted(self.uses.get(a.name, ()))))
+            Operand(a.name, T.STORED[self._dtype(a.buffer)], "".join(sorted(self.uses.get(a.name, ()))))
             for a in self.operands()
         )
         sizes = tuple(n for n, _ in self.sizes())

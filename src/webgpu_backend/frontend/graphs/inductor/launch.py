@@ -22,7 +22,7 @@ class Compiled:
     """A kernel that Inductor wrote, called with its tensors and then its sizes."""
 
     def __init__(self, name: str, body: str, operands: tuple, sizes: tuple = (), count=1, **rest):
-        described = tuple([Operand(n, dtypes.ALL[dtype], uses) for n, dtype, uses in operands])
+        described = tuple([Operand(n, T.STORED[getattr(torch, dtype)], uses) for n, dtype, uses in operands])
         self.source = Source(name, described, tuple(sizes), count, body, **rest)
         told = ["compiled graph", *[ASSERTED + said for said in self.source.asserted]]
         self.site = tuple([site(op, 0, False) for op in told]) if self.source.guarded else ()

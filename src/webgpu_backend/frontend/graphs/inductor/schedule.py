@@ -222,7 +222,7 @@ class Interface(DeviceInterface):
 
     @staticmethod
     def is_dtype_supported(dtype: torch.dtype, including_emulation: bool = False) -> bool:
-        return dtype in T.DTYPES
+        return dtype in T.STORED
 
     @staticmethod
     def memory_allocated(device=None) -> int:

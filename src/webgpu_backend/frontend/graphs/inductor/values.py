@@ -12,6 +12,7 @@ from torch._inductor.virtualized import V
 
 from .... import tensor as T
 from ....dtypes import carrier
+from ....kernels.text import elements
 from ....kernels.text.by_index import function
 from ....kernels.text.expression import Emitter, convert, literal, wgsl_type
 from ....ops.table import POINTWISE
@@ -26,21 +27,21 @@ SOURCES = {
     "bitwise_and": "a & b", "ldexp": "ldexp(a, int(b))", "nextafter": "nextafter(a, b)", "where": "where(a, b, c)",
 }  # fmt: skip
 _NARROW = {torch.int8: (8, True), torch.uint8: (8, False), torch.int16: (16, True), torch.uint16: (16, False)}
-_HALVES = {
-    torch.float16: "f32_half",
-    torch.bfloat16: "f32_brain",
-}  # computed in float32; how those are rounded
+# Computed in float32; how those are rounded.
+_HALVES = {torch.float16: "f32_half({})", torch.bfloat16: "f32_brain({})"}
+_BYTES = {dtype: elements.rounded(T.STORED[dtype], "{}") for dtype in T.STORED.keys() - T.DTYPES.keys()}
+_ROUNDED = _HALVES | _BYTES
 _LETTERS = "abc"
 _dtypes = DtypePropagationOpsHandler()
 
 
 def computed(dtype: torch.dtype) -> torch.dtype:
     """The dtype that a value is computed in."""
-    return torch.float32 if dtype in _HALVES else dtype
+    return torch.float32 if dtype in _ROUNDED else dtype
 
 
 def carrier_of(dtype: torch.dtype) -> str:
-    return carrier(T.DTYPES[dtype], caps())
+    return carrier(T.STORED[dtype], caps())
 
 
 def type_of(dtype: torch.dtype) -> str:
@@ -72,12 +73,12 @@ def as_carrier(value, target: str) -> str:
 
 
 def rounded(x, dtype: torch.dtype) -> CSEVariable:
-    """A value as a half would hold it; what is such a one already stays."""
+    """A value as a float of one or two bytes would hold it; what is such a one already stays."""
     kernel = V.kernel
     if isinstance(x, CSEVariable) and x.name in kernel.rounded[dtype]:
         return x
     text, native = as_carrier(x, "f32"), dtype is torch.float16 and caps().f16 and caps().kind == "cpu"
-    found = named(f"f32(f16({text}))" if native else f"{_HALVES[dtype]}({text})", torch.float32)
+    found = named(f"f32(f16({text}))" if native else _ROUNDED[dtype].format(text), torch.float32)
     kernel.rounded[dtype].add(found.name)
     return found
 
@@ -205,7 +206,7 @@ class Values(_Table):
 
     @staticmethod
     def to_dtype(x, dtype: torch.dtype, src_dtype=None, use_compute_types: bool = True) -> CSEVariable:
-        if dtype in _HALVES:
+        if dtype in _ROUNDED:
             return rounded(x, dtype)
         if isinstance(x, CSEVariable) and x.dtype == dtype:
             return x
@@ -225,6 +226,10 @@ class Values(_Table):
             pattern = f"(bitcast<u32>({x}) & 0xffffu)"
             text = f"unpack2x16float({pattern}).x" if dtype is torch.float16 else f"bf16_value({pattern})"
             return named(text, torch.float32)
+        if src_dtype in _BYTES and dtype in (torch.int8, torch.uint8):
+            return named(wrapped(f"bitcast<i32>({elements.bits(T.STORED[src_dtype], str(x))})", dtype), dtype)
+        if dtype in _BYTES and src_dtype in (torch.int8, torch.uint8):
+            return named(elements.of_byte(T.STORED[dtype], f"bitcast<u32>({x}) & 0xffu"), torch.float32)
         raise NotImplementedError(f"webgpu: the bits of {src_dtype} as {dtype}")
 
     @staticmethod
