@@ -11,24 +11,7 @@ var<workgroup> row_values: array<vec4<f32>, {{ t.rows * TX // 4 }}>;
 
 {{ half.unit_scale("64u, 250u") }}
 {% include "attention/start.wgsl" %}
-{% if causal %}
-    // The last queries have the most keys, and start first.
-    let first = (p.blocks - 1u - group / p.sequences) * {{ t.rows }}u;
-{% else %}
-    let first = group / p.sequences * {{ t.rows }}u;
-{% endif %}
-    let sequence = group % p.sequences;
-    let batch = sequence / p.heads;
-    let head = sequence % p.heads;
-    let shared_head = head / p.ratio;
-    let q_at = p.q_o + batch * p.q_b + head * p.q_h;
-    let k_at = p.k_o + batch * p.k_b + shared_head * p.k_h;
-    let v_at = p.v_o + batch * p.v_b + shared_head * p.v_h;
-    let row_at = (batch * p.heads + head) * p.l;
-    let out_at = batch * p.out_b + head * p.out_h;
-{% if mask %}
-    let mask_at = p.mask_o + batch * p.mask_b + head * p.mask_h;
-{% endif %}
+{% include "attention/queries.wgsl" %}
     let k_blocks = (p.s + 63u) / 64u;
     let k_bounds = (batch * (p.heads / p.ratio) + shared_head) * k_blocks;
     let q_bounds = (p.sequences / p.ratio) * k_blocks + (batch * p.heads + head) * ((p.l + 63u) / 64u) + first / 64u;
