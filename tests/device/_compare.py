@@ -21,9 +21,9 @@ def values(shape, dtype, scale=5):
 
 
 @functools.cache
-def keeps_denormals() -> bool:
+def keeps_denormals(dtype: torch.dtype = torch.float32) -> bool:
     """Whether arithmetic on this adapter does; many GPUs take and give 0 for them, as WebGPU allows."""
-    return (torch.full((1,), 1e-39, device=D) * 0.5).item() != 0
+    return (torch.full((1,), torch.finfo(dtype).tiny / 8, dtype=dtype, device=D) * 0.5).item() != 0
 
 
 def of_a_kind(ours: type, theirs: type) -> bool:

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from tests import needs
+from tests.device._compare import keeps_denormals
 
 needs.feature("f64")
 
@@ -59,11 +60,15 @@ WITH_NUMBERS = {
     "amax": lambda d, v: (ones(d) * v).amax(),
 }
 
+ARITHMETIC = ("mul", "foreach", "sum", "amax")
+
 
 @pytest.mark.parametrize("name", WITH_NUMBERS)
 def test_numbers_keep_all_their_bits(name):
     call = WITH_NUMBERS[name]
     for value in NUMBERS:
+        if value == 5e-324 and name in ARITHMETIC and not keeps_denormals(DOUBLE):
+            continue
         got, want = call("webgpu", value).cpu(), call("cpu", value)
         if name == "clamp" and math.isnan(value):
             want = want * math.nan  # which not every release of torch gives
@@ -133,6 +138,11 @@ OF_TWO = {
 }  # fmt: skip
 
 
+def denormal(x):
+    """Of a tensor or a number, where the adapter flushes them."""
+    return (x != 0) & (abs(x) < LIMITS.tiny) & (not keeps_denormals(DOUBLE))
+
+
 def worst(got: torch.Tensor, reference, *arguments) -> float:
     """The largest error in units in the last place of what is right."""
     most = 0.0
@@ -140,6 +150,8 @@ def worst(got: torch.Tensor, reference, *arguments) -> float:
         for value, *x in zip(got.tolist(), *arguments):
             want = reference(*[mpmath.mpf(float(part)) for part in x])
             near = float(want)
+            if denormal(near) or any(denormal(part) for part in x):
+                continue
             if math.isinf(near) or near == 0:
                 assert value == near, x
                 continue
@@ -168,7 +180,9 @@ SPECIAL = torch.tensor(
 
 
 def assert_same(got: torch.Tensor, want: torch.Tensor, rtol: float = 2e-15) -> None:
-    got = got.cpu()
+    got, least = got.cpu(), denormal(want) | denormal(want / 2)
+    assert (got.abs() < 4 * LIMITS.tiny)[least].all()
+    got, want = got[~least], want[~least]
     torch.testing.assert_close(got, want, rtol=rtol, atol=0, equal_nan=True)
     assert torch.equal(got.signbit()[want == 0], want.signbit()[want == 0]), "a zero's sign"
 
@@ -178,7 +192,9 @@ def assert_same(got: torch.Tensor, want: torch.Tensor, rtol: float = 2e-15) -> N
 )
 def test_special_values(name):
     call = getattr(torch, name)
-    x = SPECIAL[(SPECIAL == 0) | ~(SPECIAL.abs() < LIMITS.tiny)] if name == "log1p" else SPECIAL  # the CPU gives 0
+    x = SPECIAL[~denormal(SPECIAL)]
+    if name == "log1p":
+        x = x[(x == 0) | ~(x.abs() < LIMITS.tiny)]  # the CPU gives 0
     # One by one: sinh(710) of a vector is infinite on processors with AVX2, of a single number it is not.
     assert_same(call(x.to("webgpu")), torch.stack([call(v) for v in x]), 1e-14 if name == "digamma" else 2e-15)
 
@@ -197,7 +213,8 @@ def test_rounding_keeps_all_bits(name):
 @pytest.mark.parametrize("name", [*OF_TWO, "copysign", "maximum", "fmin", "nextafter", "xlogy", "logaddexp"])
 def test_special_values_of_two(name):
     call = getattr(torch, name)
-    x, y = (part.reshape(-1) for part in torch.meshgrid(SPECIAL, SPECIAL, indexing="ij"))
+    some = SPECIAL[~denormal(SPECIAL)]
+    x, y = (part.reshape(-1) for part in torch.meshgrid(some, some, indexing="ij"))
     assert_same(call(x.to("webgpu"), y.to("webgpu")), call(x, y))
 
 

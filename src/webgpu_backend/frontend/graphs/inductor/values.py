@@ -77,8 +77,7 @@ def rounded(x, dtype: torch.dtype) -> CSEVariable:
     kernel = V.kernel
     if isinstance(x, CSEVariable) and x.name in kernel.rounded[dtype]:
         return x
-    text, native = as_carrier(x, "f32"), dtype is torch.float16 and caps().f16 and caps().kind == "cpu"
-    found = named(f"f32(f16({text}))" if native else _ROUNDED[dtype].format(text), torch.float32)
+    found = named(_ROUNDED[dtype].format(as_carrier(x, "f32")), torch.float32)
     kernel.rounded[dtype].add(found.name)
     return found
 
