@@ -406,6 +406,28 @@ def test_a_torch_without_what_the_device_is_made_of():
     assert done.stdout.strip() == "2.0", done.stderr
 
 
+@pytest.mark.parametrize("kind, there", [
+    ("CUDA", "torch.cuda.device_count = lambda: 2"),
+    ("MPS", "torch.backends.mps.is_available = lambda: True"),
+    ("XPU", "torch.xpu.device_count = lambda: 1"),
+])  # fmt: skip
+def test_beside_an_accelerator_of_torch(kind, there):
+    """Programs for that one are left alone; who imports the device is told what it costs."""
+    done = run(f"""
+        import sys, torch, warnings, webgpu_backend_autoload
+        {there}
+        webgpu_backend_autoload.autoload()
+        assert "webgpu_backend" not in sys.modules
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            import webgpu_backend
+        (warning,) = told
+        assert "gradients of {kind} tensors fail in this one" in str(warning.message), warning.message
+        print(torch.ones(2, device="webgpu").sum().item())
+    """, TORCH_DEVICE_BACKEND_AUTOLOAD="0")  # fmt: skip
+    assert done.stdout.strip() == "2.0", done.stderr
+
+
 def test_a_torch_with_another_function():
     """A row that does not fit is told once, and what was there stays."""
     done = run("""

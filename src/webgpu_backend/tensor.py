@@ -39,7 +39,7 @@ if torch.tensor(1e9).to(torch.float8_e4m3fn).isnan():  # before torch 2.12
 TORCH_DTYPE: dict[str, torch.dtype] = {name: getattr(torch, name) for name in dtypes.ALL}
 
 _from_dlpack = torch._C._from_dlpack
-_capsule_new = ctypes.PyDLL(None).PyCapsule_New
+_capsule_new = ctypes.pythonapi["PyCapsule_New"]  # a function of its own, beside the attribute that all share
 _capsule_new.restype = ctypes.py_object
 _CAPSULE_NAME = ctypes.c_char_p(b"dltensor")
 _NULL = ctypes.c_void_p(None)

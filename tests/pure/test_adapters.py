@@ -60,6 +60,25 @@ def test_a_device_that_is_not_there(several, monkeypatch):
         adapters.device(3)
 
 
+def shown(several, *rows):
+    """Adapters of these models, ways and drivers."""
+    keys = ("device_id", "backend_type", "description")
+    there = [dict(zip(keys, row), adapter_type="DiscreteGPU", vendor_id=0x10DE) for row in rows]
+    return [SimpleNamespace(info=info, number=i) for i, info in enumerate(there)]
+
+
+@pytest.mark.parametrize("rows, expected", [
+    ([(7, "Vulkan", "550"), (8, "Vulkan", "550"), (7, "D3D12", "31.0"), (8, "D3D12", "31.0")], [0, 1]),
+    ([(7, "D3D12", "31.0"), (7, "Vulkan", "550")], [1]),
+    ([(7, "Vulkan", "550"), (7, "Vulkan", "550"), (7, "D3D12", "31.0"), (7, "D3D12", "31.0")], [0, 1]),
+    ([(7, "Vulkan", "radv"), (7, "Vulkan", "amdvlk")], [0]),
+    ([(7, "D3D12", "31.0"), (8, "Vulkan", "550")], [0, 1]),
+    ([(0, "Metal", ""), (0, "Metal", "")], [0, 1]),
+], ids=["Windows", "D3D12 first", "two of one model", "two drivers", "one way each", "no numbers"])  # fmt: skip
+def test_a_gpu_that_is_shown_twice_is_one_device(several, rows, expected):
+    assert numbers(adapters.choose(shown(several, *rows))) == expected
+
+
 @pytest.fixture
 def card(monkeypatch):
     """A card whose units multiply matrices of 16 rows, asked for them."""

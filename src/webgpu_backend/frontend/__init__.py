@@ -10,7 +10,9 @@ from ..runtime import collection
 @collection.put_off()
 def install() -> None:
     """Registers the device. Touches no adapter and imports no operator: both wait for the first tensor."""
-    import torch
+    import torch  # noqa: F401  which all of these look into
+
+    from webgpu_backend_autoload import accelerator
 
     from ..env import tell
     from . import first_use, importing, patches
@@ -25,7 +27,7 @@ def install() -> None:
     entrance.register()
     importing.watch(patches.modules(), patches.apply)
     importing.watch(first_use.LIBRARIES.values(), first_use.loaded)
-    if torch.cuda.device_count():
-        from .device.guard import BESIDE_CUDA
+    if accelerator():
+        from .device.guard import beside
 
-        tell(BESIDE_CUDA)
+        tell(beside())

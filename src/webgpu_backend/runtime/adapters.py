@@ -105,8 +105,8 @@ def describe(adapter: Any) -> str:
 
 
 def choose(adapters: list[Any] | None = None) -> list[Choice]:
-    """The adapters that are webgpu:0, webgpu:1, and so on: the GPUs, or where there are none the software adapters;
-    with WEBGPU_ADAPTER that one alone. WEBGPU_DEVICES makes several devices of the first."""
+    """The adapters that are webgpu:0, webgpu:1, and so on: the GPUs, each once, or where there are none the software
+    adapters; with WEBGPU_ADAPTER that one alone. WEBGPU_DEVICES makes several devices of the first."""
     adapters = enumerate_adapters() if adapters is None else adapters
     if not adapters:
         raise RuntimeError(
@@ -116,10 +116,27 @@ def choose(adapters: list[Any] | None = None) -> list[Choice]:
     if env.ADAPTER:
         found = [_wanted(adapters, env.ADAPTER)]
     else:
-        counted = [a for a in adapters if not is_software(a)] or adapters
+        counted = _once([a for a in adapters if not is_software(a)] or adapters)
         reason = "number {} by type: discrete, integrated, virtual, software"
         found = [Choice(a, reason.format(i)) for i, a in enumerate(counted)]
     return [Choice(found[0].adapter, f"WEBGPU_DEVICES={env.DEVICES}")] * env.DEVICES if env.DEVICES else found
+
+
+def _once(adapters: list[Any]) -> list[Any]:
+    """Each GPU once: by Vulkan where Direct3D 12 shows it too, as on Windows, and by the first of several Vulkan
+    drivers. Two GPUs of one model are shown by the same driver."""
+    ways: dict[tuple, tuple] = {}
+    for adapter in sorted(adapters, key=lambda a: a.info.get("backend_type") != "Vulkan"):
+        ways.setdefault(_model(adapter), _way(adapter))
+    return [a for a in adapters if not all(_model(a)) or ways[_model(a)] == _way(a)]
+
+
+def _model(adapter: Any) -> tuple:
+    return adapter.info.get("vendor_id"), adapter.info.get("device_id")
+
+
+def _way(adapter: Any) -> tuple:
+    return adapter.info.get("backend_type"), adapter.info.get("description")
 
 
 def _wanted(adapters: list[Any], wanted: str) -> Choice:

@@ -360,14 +360,14 @@ class _Writer:
             for _, n, e, a, p, g in self.programs
         ]
         kernels = "".join(f"//// {i} {key[1]}\n{key[0].rstrip()}\n" for i, key in enumerate(self.programs))
-        (folder / "kernels.wgsl").write_text(kernels, encoding="utf-8")
+        (folder / "kernels.wgsl").write_bytes(kernels.encode())  # as text, Windows would end its lines otherwise
         model = {
             "format": FORMAT, "producer": f"webgpu_backend {__version__}", "name": self.title,
             "kernels": {"file": "kernels.wgsl", "sha256": sha256(kernels.encode()).hexdigest()},
             "programs": programs, "weights": weights, "shards": shards, "operators": faults.operators(),
             "functions": self.functions,
         }  # fmt: skip
-        (folder / "model.json").write_text(json.dumps(model, separators=(",", ":")), encoding="utf-8")
+        (folder / "model.json").write_bytes(json.dumps(model, separators=(",", ":")).encode())
         for file in resources.files(__package__).joinpath("page").iterdir():
             (folder / file.name).write_bytes(file.read_bytes())
         for name, content in more.items():

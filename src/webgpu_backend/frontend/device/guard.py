@@ -10,6 +10,8 @@ from functools import wraps
 
 import torch
 
+from webgpu_backend_autoload import accelerator
+
 from ... import tensor as T
 from ...runtime import gpu as runtime
 
@@ -47,11 +49,15 @@ class Guard(torch._C._acc.DeviceGuard):
 ASKED, ANSWERED = Guard.type_.fget.__code__, _answer.__code__
 
 
-BESIDE_CUDA = (
-    "torch takes a device that is registered from outside for the one accelerator of a process, so gradients of CUDA "
-    "tensors fail in this one; everything else works beside CUDA. For gradients on both devices take a process for "
-    "each: one that does not import webgpu_backend, and one with CUDA_VISIBLE_DEVICES set to nothing"
-)
+def beside() -> str:
+    """What cannot be done beside torch's own accelerator, and how to have both."""
+    kind = accelerator()
+    return (
+        "torch takes a device that is registered from outside for the one accelerator of a process, so gradients of "
+        f"{kind} tensors fail in this one; everything else works beside {kind}. For gradients on both devices take a "
+        "process for each: one that does not import webgpu_backend, and one "
+        + ("with CUDA_VISIBLE_DEVICES set to nothing" if kind == "CUDA" else "that does")
+    )
 
 
 def run_backward(run):
@@ -79,7 +85,7 @@ def run_backward(run):
             raise raised.pop() from None
         except RuntimeError as error:
             if "opt_ready_stream" in str(error):  # an assertion about streams of the accelerator
-                raise RuntimeError(f"webgpu: {BESIDE_CUDA}") from error
+                raise RuntimeError(f"webgpu: {beside()}") from error
             raise
 
     return run_backward

@@ -184,7 +184,7 @@ class profile:
                 launched = (e.launched - trace.get("baseTimeNanoseconds", 0)) / 1e3
                 events.append({"ph": "s", "pid": os.getpid(), "tid": e.thread, "ts": launched, **arrow})
                 events.append({"ph": "f", "bp": "e", **place, **arrow})
-        with open(path, "w") as file:
+        with open(path, "w", encoding="utf-8") as file:
             json.dump(trace, file)
 
 
@@ -195,7 +195,7 @@ def _exported(operators) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "operators.json")
         operators.export_chrome_trace(path)
-        with open(path) as file:
+        with open(path, encoding="utf-8") as file:
             return json.load(file)
 
 
