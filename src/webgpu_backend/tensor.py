@@ -34,7 +34,7 @@ _DL_CODES = {
 DTYPES: dict[torch.dtype, dtypes.DType] = {getattr(torch, name): d for name, d in dtypes.ALL.items()}
 # With those that are stored and converted, but not computed in.
 STORED: dict[torch.dtype, dtypes.DType] = DTYPES | {getattr(torch, n): d for n, d in dtypes.FLOATS_OF_A_BYTE.items()}
-if torch.tensor(1e9).to(torch.float8_e4m3fn).isnan():  # before torch 2.12
+if torch.tensor(1e9, device="cpu").to(torch.float8_e4m3fn).isnan():  # before torch 2.12
     STORED[torch.float8_e4m3fn] = dtypes.E4M3FN_NAN
 TORCH_DTYPE: dict[str, torch.dtype] = {name: getattr(torch, name) for name in dtypes.ALL}
 
@@ -235,7 +235,7 @@ def meta(sizes, strides, dtype: torch.dtype) -> Meta:
         steps = contiguous_strides(key[0]) if strides is None else key[1]
         _check_sizes(key[0], steps, strides is None, dtype.itemsize)
         if dtype is torch.complex32:
-            torch.empty(0, dtype=dtype)  # on the CPU, where torch warns of it once in a process
+            torch.empty(0, dtype=dtype, device="cpu")  # on the CPU, where torch warns of it once in a process
         found = _metas[key] = Meta(key[0], steps, dtype)
     return found
 

@@ -110,6 +110,42 @@ def test_a_default_step_is_one_dispatch_for_each_parameter(name):
     assert "sgd" in name or (step.is_cpu and step.item() == 3)
 
 
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("fused", [None, True])
+def test_where_the_device_is_the_default_one(name, fused):
+    """torch makes the step counts there."""
+    expected, _ = train(MAKERS[name], "cpu")
+    net = model().to(D)
+    with torch.device(D):
+        optimizer = MAKERS[name](net.parameters(), fused=fused)
+        x = torch.randn(4, 6, generator=torch.Generator().manual_seed(1), device="cpu").to(D)
+        for _ in range(4):
+            optimizer.zero_grad()
+            net(x).square().mean().backward()
+            optimizer.step()
+    for e, p in zip(expected, net.parameters()):
+        torch.testing.assert_close(p.detach().cpu(), e, rtol=1e-4, atol=2e-6)
+    steps = [state["step"] for state in optimizer.state.values() if "step" in state]
+    assert all(s.item() == 4 for s in steps) and ("sgd" in name) == (not steps)
+
+
+@pytest.mark.parametrize("options", [{}, {"capturable": True}])
+def test_step_counts_on_the_device_are_not_read(options):
+    import webgpu_backend
+
+    with torch.device(D):
+        params = [nn.Parameter(torch.ones(5)) for _ in range(6)]
+        optimizer = torch.optim.Adam(params, **options)
+        for p in params:
+            p.grad = torch.ones(5)
+        optimizer.step()
+        before = webgpu_backend.stats()
+        optimizer.step()
+        after = webgpu_backend.stats()
+    assert after["bytes_read"] == before["bytes_read"]
+    assert after["dispatches"] - before["dispatches"] <= 3 * len(params)
+
+
 @pytest.mark.parametrize("case", ["late", "dtypes", "devices", "complex", "rate", "strided", "maximize"])
 @pytest.mark.parametrize("kind", ["adamw", "sgd"])
 def test_default_steps(case, kind):

@@ -100,6 +100,30 @@ def test_rows_with_padding_by_replay(monkeypatch):
     torch.webgpu.synchronize()
 
 
+def test_padding_that_no_mask_tells(monkeypatch):
+    """transformers takes tokens of `pad_token_id` for padding, unless they also end a text; so does this, with this
+    device as the default one."""
+    monkeypatch.setattr(env, "COMPILE", "replay")
+    model, ids = made(transformers.LlamaConfig), prompt(2, 6)
+    ids[0, :3] = ids[1, 3] = 0
+    wanted, whole = expected(model, ids, 8), expected(model, ids, 8, attention_mask=torch.ones_like(ids))
+    assert not wanted.equal(whole)
+    model.to(D)
+    with torch.device(D):
+        assert torch.equal(generated(model, ids, 8, pad_token_id=0), wanted)
+        assert torch.equal(generated(model, ids.to(D), 8), wanted), "the model's own"
+        assert torch.equal(generated(model, ids, 8, attention_mask=torch.ones_like(ids, device="cpu")), whole)
+    ids[1, 5] = 0
+    with pytest.raises(ValueError, match="padded on the left. Without an attention_mask, tokens of pad_token_id"):
+        generated(model, ids, 8)
+    end = int(whole[0, 0])
+    ids[0, 0] = end
+    wanted = model.generate(ids.to(D), max_new_tokens=4, do_sample=False, pad_token_id=end, eos_token_id=end)
+    wanted = wanted[:, 6:].cpu()
+    found = generated(model, ids, 4, pad_token_id=end, eos_token_id=end)
+    assert torch.equal(found, wanted[:, : found.shape[1]]) and found.shape[1] == wanted.shape[1]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_gpt2(dtype, monkeypatch):
     monkeypatch.setattr(env, "COMPILE", "replay")

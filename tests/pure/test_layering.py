@@ -106,6 +106,34 @@ def test_the_reader_sees_through_every_form(tmp_path):
     assert imported(path, tmp_path) == {"torch", "wgpu", ".tensor", ".ops", ".kernels", ".frontend"}
 
 
+# -- devices: a program's default device must not be where our own work on the host lands
+
+FACTORIES = {
+    "arange", "empty", "empty_strided", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm",
+    "scalar_tensor", "tensor", "zeros",
+}  # fmt: skip
+
+
+def without_device(text: str) -> set[int]:
+    """Lines of calls that make a tensor and leave it to torch where."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {f"torch.{name}" for name in FACTORIES}:
+            if not {keyword.arg for keyword in node.keywords} & {"device", None, "out"}:
+                found.add(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=_id)
+def test_tensors_are_made_on_a_named_device(path):
+    assert not without_device(path.read_text(encoding="utf-8")), path.relative_to(ROOT)
+
+
+def test_the_reader_of_devices():
+    text = "torch.ones(2)\ntorch.ones(2, device='cpu')\ntorch.zeros(\n    3, dtype=d)\ntorch.full(2, 1, **options)\n"
+    assert without_device(text) == {1, 3}
+
+
 # -- blocks and recording: where a tensor's memory lies, and how a dispatch gets to the queue
 
 # file -> names that should be in plan/, tensor.py or runtime/ alone, and why they are still there

@@ -22,7 +22,7 @@ def scalar_name(dtype: torch.dtype) -> str:
 
 
 def _unordered() -> type[Exception]:
-    one = torch.ones(1, dtype=torch.complex64)
+    one = torch.ones(1, dtype=torch.complex64, device="cpu")
     try:
         one.argmax()
     except Exception as error:

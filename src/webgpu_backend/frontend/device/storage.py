@@ -13,7 +13,7 @@ _byte_count_offset: int | None = None
 def find_byte_count(_resize) -> str | None:
     """Finds where StorageImpl keeps its byte count, which torch lets nobody change from Python; or says why not."""
     global _byte_count_offset
-    storage = torch.empty(123457, dtype=torch.int8).untyped_storage()
+    storage = torch.empty(123457, dtype=torch.int8, device="cpu").untyped_storage()
     words = (ctypes.c_int64 * 16).from_address(storage._cdata)
     places = [i for i in range(16) if words[i] == 123457]
     if len(places) != 1:
@@ -49,7 +49,7 @@ def new(original):
         if device is None or torch.device(device).type != T.NAME:
             return original(cls, *args, **kwargs)
         first = args[0] if args else 0
-        data = None if isinstance(first, int) else torch.tensor(list(first), dtype=torch.uint8)
+        data = None if isinstance(first, int) else torch.tensor(list(first), dtype=torch.uint8, device="cpu")
         tensor = torch.empty((first if data is None else data.numel(),), dtype=torch.uint8, device=device)
         if data is not None:
             tensor.copy_(data)

@@ -280,7 +280,7 @@ def _wrap_numbers(op, args: list) -> None:
     """Python kernels receive wrapped numbers as Python numbers; the CPU overload wants tensors again."""
     for i, (value, argument) in enumerate(zip(args, op._schema.arguments)):
         if isinstance(value, (int, float, complex)) and str(argument.type) in ("Tensor", "Optional[Tensor]"):
-            args[i] = torch.tensor(value)
+            args[i] = torch.tensor(value, device="cpu")
 
 
 @cache

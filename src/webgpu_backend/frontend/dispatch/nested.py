@@ -105,7 +105,7 @@ def layer_norm(input, normalized_shape, weight, bias, eps):
     if not input.is_contiguous():
         raise RuntimeError("layer_norm of a nested tensor expects it to be contiguous")
     last = input._nested_tensor_size()[:, -len(normalized_shape) :]
-    if not (last == torch.tensor(normalized_shape)).all():
+    if not (last == torch.tensor(normalized_shape, device="cpu")).all():
         raise RuntimeError("normalized_shape extends into irregular dimensions for the nested tensor")
     length = math.prod(normalized_shape)
     rows = _rows(input, length)

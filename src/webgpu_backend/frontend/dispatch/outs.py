@@ -67,7 +67,9 @@ def _outline(x):
 
 def _wrapped(x, argument):
     """A number that stands for a tensor, as one."""
-    return torch.tensor(x) if isinstance(x, (int, float, complex)) and str(argument.type) == "Tensor" else x
+    return (
+        torch.tensor(x, device="cpu") if isinstance(x, (int, float, complex)) and str(argument.type) == "Tensor" else x
+    )
 
 
 def _taken_by_cpu(overload, args: list, kwargs: dict) -> bool:
@@ -90,7 +92,7 @@ def _taken_by_cpu(overload, args: list, kwargs: dict) -> bool:
 
 def _zeros(x):
     if isinstance(x, torch.Tensor):
-        return torch.zeros(x.shape, dtype=x.dtype)
+        return torch.zeros(x.shape, dtype=x.dtype, device="cpu")
     return torch.device("cpu") if isinstance(x, torch.device) else x
 
 
@@ -110,7 +112,7 @@ def check_dtypes(overload, args: tuple, kwargs: dict) -> None:
     given = [_wrapped(x, argument) for x, argument in zip(args, overload._schema.arguments)]
     # Outputs without elements, which are resized without a warning: the call itself tells, once.
     outs = {a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
-    kwargs = {n: torch.empty((0,), dtype=x.dtype) if n in outs else x for n, x in kwargs.items()}
+    kwargs = {n: torch.empty((0,), dtype=x.dtype, device="cpu") if n in outs else x for n, x in kwargs.items()}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

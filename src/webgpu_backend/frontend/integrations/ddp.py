@@ -45,7 +45,7 @@ class _Watch:
     def begin(self) -> None:
         if self.used is not None:  # a second output of the same forward
             return
-        self.used = torch.zeros(len(self.parameters), dtype=torch.int32)
+        self.used = torch.zeros(len(self.parameters), dtype=torch.int32, device="cpu")
         self.before = [None if p.grad is None else p.grad.clone() for p in self.parameters]
         # The reducer's own callback is queued in between: the gradients are in place when ours runs.
         queue = torch.autograd.Variable._execution_engine.queue_callback

@@ -75,7 +75,7 @@ class _Rooms:
                 self.held -= found.nbytes
         if found is None:
             with torch.inference_mode(False):  # it may be written in or outside that mode
-                found = torch.empty(tensor.numel(), dtype=tensor.dtype)
+                found = torch.empty(tensor.numel(), dtype=tensor.dtype, device="cpu")
         return found.view(tensor.shape)
 
     def give(self, room: torch.Tensor) -> None:

@@ -243,9 +243,10 @@ def generate(
     """The tokens that follow a prompt, as they come: for each a tensor on the CPU with one number a row.
 
     `model` is a causal language model of transformers, `input_ids` its prompt, [rows, length], padded on the left where
-    `attention_mask` says so. Without `do_sample` these are the tokens of `model.generate(..., do_sample=False)`. The
-    iteration ends when every row has had a token of `eos_token_id` (the model's own, where none is given; None: there
-    is none); rows that end before the others have `pad_token_id` from then on.
+    `attention_mask` says so, or where no mask is given and a `pad_token_id` is known that ends no text. Without
+    `do_sample` these are the tokens of `model.generate(..., do_sample=False)`. The iteration ends when every row has
+    had a token of `eos_token_id` (the model's own, where none is given; None: there is none); rows that end before the
+    others have `pad_token_id` from then on.
 
     The first call compiles. Later ones with as many rows, the same `cache_size` (by default the next power of two that
     holds prompt and answer) and way of choosing do not. A model whose weights are moved or exchanged is compiled anew.
@@ -259,17 +260,22 @@ def generate(
     size = cache_size_for(needed) if cache_size is None else cache_size
     if needed > size + 1:
         raise ValueError(f"{needed} tokens, of which {max_new_tokens} are new, do not fit a cache of {size}")
-    device = device_of(model)
-    mask = None
-    if attention_mask is not None and not attention_mask.bool().all():
-        if not attention_mask[:, -1].all():
-            raise ValueError("generate() takes prompts that are padded on the left")
-        mask = attention_mask.to(device).bool()
     config = getattr(model, "generation_config", None)
     ends = getattr(config, "eos_token_id", None) if eos_token_id == "model" else eos_token_id
-    ends = torch.tensor([] if ends is None else [ends] if isinstance(ends, int) else list(ends), dtype=torch.int64)
+    ends = torch.tensor(
+        [] if ends is None else [ends] if isinstance(ends, int) else list(ends), dtype=torch.int64, device="cpu"
+    )
     pad = getattr(config, "pad_token_id", None) if pad_token_id is None else pad_token_id
+    if attention_mask is None and pad is not None and pad not in ends:
+        attention_mask = input_ids != pad  # as transformers takes it
+    if attention_mask is not None and not attention_mask[:, -1].all():
+        raise ValueError(
+            "generate() takes prompts that are padded on the left. Without an attention_mask, tokens of pad_token_id "
+            "are padding"
+        )
     pad = pad if pad is not None else int(ends[0]) if len(ends) else 0
+    device = device_of(model)
+    mask = attention_mask.to(device).bool() if attention_mask is not None and not attention_mask.all() else None
     choice = Choice(True, top_k or 0, top_p < 1) if do_sample else Choice()
     key = input_ids.shape[0], size, choice
     prompt = input_ids.to(device), mask, temperature, top_p
@@ -279,7 +285,7 @@ def generate(
 def _tokens(model, key: tuple, prompt: tuple, count: int, ends: torch.Tensor, pad: int) -> Iterator[torch.Tensor]:
     decoder = _taken(model, *key)
     ahead = AHEAD[gpu(decoder.device.index).caps.kind] if decoder.device.type == T.NAME else 0
-    waiting, done = deque(), torch.zeros(key[0], dtype=torch.bool)
+    waiting, done = deque(), torch.zeros(key[0], dtype=torch.bool, device="cpu")
     try:
         for left in reversed(range(count)):
             if left == count - 1:

@@ -58,7 +58,7 @@ def _fill(model: nn.Module, reader, processor, device, dtype: torch.dtype) -> No
         done = processor.process(weights, tensor.name, tensor_key_mapping=places, parsed_parameters=rest)
         if done.name in places:
             owner, _, last = places[done.name].rpartition(".")
-            value = torch.tensor(done.weights).to(dtype).to(device)
+            value = torch.tensor(done.weights, device="cpu").to(dtype).to(device)
             model.get_submodule(owner).register_parameter(last, nn.Parameter(value, requires_grad=False))
 
 
@@ -79,7 +79,7 @@ def _put_blocks(model: nn.Module, place: str, raw, format: str, device) -> None:
     from ...ops.quantized import codecs
 
     name = place.rpartition(".")[0]
-    codes, scales = codecs.from_blocks(torch.tensor(raw).to(device), format)
+    codes, scales = codecs.from_blocks(torch.tensor(raw, device="cpu").to(device), format)
     model.set_submodule(name, quantized_module(model.get_submodule(name), codes, scales, format))
 
 

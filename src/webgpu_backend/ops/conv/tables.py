@@ -66,13 +66,13 @@ def tables(moved: bool, channels: int, sizes, strides, positions, window, step, 
     the image (a transposed convolution). With a `phase`, taps are four words and places are scattered.
     """
     first_bit = 0
-    taps = torch.arange(channels).view(-1, 1, 1, 1) * strides[0]
-    tap_bits = torch.full((1, 1, 1, 1), ALWAYS)
-    places = torch.zeros((1, 1, 1), dtype=torch.int64)
-    place_bits = torch.full((1, 1, 1), -NEVER)
+    taps = torch.arange(channels, device="cpu").view(-1, 1, 1, 1) * strides[0]
+    tap_bits = torch.full((1, 1, 1, 1), ALWAYS, device="cpu")
+    places = torch.zeros((1, 1, 1), dtype=torch.int64, device="cpu")
+    place_bits = torch.full((1, 1, 1), -NEVER, device="cpu")
     for d in range(3):
         shape = [-1 if d == axis else 1 for axis in range(3)]
-        place, tap = torch.arange(positions[d]), torch.arange(window[d]) * dilation[d]
+        place, tap = torch.arange(positions[d], device="cpu"), torch.arange(window[d], device="cpu") * dilation[d]
         if moved:
             reach = (place + padding[d]).view(-1, 1) - tap
             at = reach.div(step[d], rounding_mode="floor")
@@ -85,20 +85,20 @@ def tables(moved: bool, channels: int, sizes, strides, positions, window, step, 
         taps = taps + tap_offset.view(1, *shape) * strides[1 + d]
         places = places + offset.view(shape) * strides[1 + d]
         if window[d] > 1 or bool(outside.any()):
-            bits = 1 << (torch.arange(window[d]) + first_bit)
+            bits = 1 << (torch.arange(window[d], device="cpu") + first_bit)
             tap_bits = tap_bits + bits.view(1, *shape)
             place_bits = place_bits + (outside * bits).sum(1).view(shape)
             first_bit += window[d]
     k, count = channels * numel(window), numel(positions)
-    tap_table = torch.zeros((-(-k // _PAD) * _PAD, 2 if phase is None else 4), dtype=torch.int64)
+    tap_table = torch.zeros((-(-k // _PAD) * _PAD, 2 if phase is None else 4), dtype=torch.int64, device="cpu")
     tap_table[k:, 1] = -NEVER
     tap_table[:k, 0] = taps.flatten()
     tap_table[:k, 1] = tap_bits.expand(channels, *window).flatten()
-    place_table = torch.zeros((count, 4), dtype=torch.int64)
+    place_table = torch.zeros((count, 4), dtype=torch.int64, device="cpu")
     place_table[:, 0] = places.expand(*positions).flatten()
     place_table[:, 1] = place_bits.expand(*positions).flatten()
     if phase is not None:
-        rows = torch.arange(channels).view(-1, 1, 1, 1) * numel(phase.window) + phase.tap(window)
+        rows = torch.arange(channels, device="cpu").view(-1, 1, 1, 1) * numel(phase.window) + phase.tap(window)
         tap_table[:k, 2] = rows.flatten()
         place_table[:, 2] = phase.place(positions).flatten()
     return tap_table, place_table
@@ -122,5 +122,5 @@ class Phase(NamedTuple):
 
 def _grid(first, steps, counts, sizes) -> torch.Tensor:
     """Places in a contiguous block of three dimensions."""
-    z, y, x = (torch.arange(n) * s + f for f, s, n in zip(first, steps, counts))
+    z, y, x = (torch.arange(n, device="cpu") * s + f for f, s, n in zip(first, steps, counts))
     return (z.view(-1, 1, 1) * sizes[1] + y.view(1, -1, 1)) * sizes[2] + x

@@ -52,7 +52,9 @@ def _check(dims: int, x, grid, mode) -> None:
         )
     if dims == 3 and mode == 2:
         # Which torch refuses before 2.15.
-        torch.grid_sampler_3d(torch.ones(1, 1, 1, 1, 1), torch.ones(1, 1, 1, 1, 3), 2, 0, False)
+        torch.grid_sampler_3d(
+            torch.ones(1, 1, 1, 1, 1, device="cpu"), torch.ones(1, 1, 1, 1, 3, device="cpu"), 2, 0, False
+        )
 
 
 def _forward(dims: int, x, grid, mode, padding, corners):

@@ -72,8 +72,10 @@ def _repeats(mode: str, size: int, outs: int, scale: float) -> bool:
     """Whether each input has outputs of its own, as many as any other, by the kernels' own arithmetic."""
     if outs % size:
         return False
-    places = torch.arange(outs)
-    found = (places + (0.5 if mode == "exact" else 0.0)).float() * torch.tensor(scale, dtype=torch.float32)
+    places = torch.arange(outs, device="cpu")
+    found = (places + (0.5 if mode == "exact" else 0.0)).float() * torch.tensor(
+        scale, dtype=torch.float32, device="cpu"
+    )
     return torch.equal(found.floor().long(), places // (outs // size))
 
 
@@ -105,7 +107,7 @@ def _forward(mode, dims, x, output_size, corners, scales, antialias=False):
 @lru_cache(maxsize=64)
 def _byte_tables(device: torch.device, *filter_) -> tuple:
     lows, weights, taps, bits = interpolate.byte_weights(*filter_)
-    made = [constant(lambda t=t: torch.tensor(t, dtype=torch.int32).to(device)) for t in (lows, weights)]
+    made = [constant(lambda t=t: torch.tensor(t, dtype=torch.int32, device="cpu").to(device)) for t in (lows, weights)]
     return *made, taps, bits
 
 

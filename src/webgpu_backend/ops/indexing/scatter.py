@@ -44,7 +44,7 @@ def apart(self: torch.Tensor, *others):
 def bits(value, dtype: torch.dtype) -> bytes:
     """A number as one element's bits, for the end of a kernel's parameters."""
     numbers.check(value, str(dtype).removeprefix("torch."))
-    return bytes(torch.tensor([value], dtype=dtype).view(torch.uint8).tolist()).ljust(4, b"\0")
+    return bytes(torch.tensor([value], dtype=dtype, device="cpu").view(torch.uint8).tolist()).ljust(4, b"\0")
 
 
 def write(how: str, self: torch.Tensor, indices: list, value, layout, chain=None, distinct=False) -> None:

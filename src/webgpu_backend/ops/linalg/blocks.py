@@ -30,7 +30,7 @@ def orthogonal(x: torch.Tensor) -> torch.Tensor:
     width = near_size("gram_block", T.dtype_of(x), caps())[0] // 2
     count = -(-n // (2 * width)) * 2
     rows, norm = _laid_out(x, count * width)
-    move = torch.tensor(_moves(count), dtype=torch.int64).to(x.device)
+    move = torch.tensor(_moves(count), dtype=torch.int64, device="cpu").to(x.device)
     for _ in range(_SWEEPS):
         rows, state = _sweep(rows, norm, move, width)
         if not state.any():

@@ -215,9 +215,9 @@ def linalg_matrix_exp(self):
     halvings = [ceil(log2(v / reach)) if isfinite(v) and v > reach else 0 for v in norms]
     most = max(halvings)
     if most:
-        x = x * torch.tensor([0.5**h for h in halvings], dtype=REAL[x.dtype]).to(x.device).view(-1, 1, 1)
+        x = x * torch.tensor([0.5**h for h in halvings], dtype=REAL[x.dtype], device="cpu").to(x.device).view(-1, 1, 1)
     result = _taylor(x)
-    counts = torch.tensor(halvings).view(-1, 1, 1).to(x.device) if min(halvings) < most else None
+    counts = torch.tensor(halvings, device="cpu").view(-1, 1, 1).to(x.device) if min(halvings) < most else None
     for step in range(most):
         square = torch.bmm(result, result)
         result = square if counts is None or step < min(halvings) else torch.where(counts > step, square, result)

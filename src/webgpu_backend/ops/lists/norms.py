@@ -47,7 +47,7 @@ def _places(starts: list[int]) -> torch.Tensor:
     if found is None:
         if len(_starts) >= _MOST:
             _starts.clear()
-        found = _starts[key] = constant(lambda: torch.tensor(starts, dtype=torch.int32).to(T.here()))
+        found = _starts[key] = constant(lambda: torch.tensor(starts, dtype=torch.int32, device="cpu").to(T.here()))
     return found
 
 

@@ -143,19 +143,26 @@ def adam_step(
     params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, *, amsgrad, beta1, beta2, lr, weight_decay, eps,
     maximize, decoupled_weight_decay, has_complex, differentiable, **_rest,
 ) -> bool:  # fmt: skip
-    """A step of torch.optim's Adam or AdamW whose step counts are on the CPU, by the fused kernel. False, and nothing
-    done, where torch's own sequence of operators must take it."""
+    """A step of torch.optim's Adam or AdamW by the fused kernel, its step counts on the CPU or, where the device is
+    torch's default, here. False, and nothing done, where torch's own sequence of operators must take it."""
     plain = lr.__class__ is float and beta1.__class__ is float and beta2.__class__ is float
-    if has_complex or differentiable or not plain or not all([s.is_cpu for s in state_steps]):
+    if has_complex or differentiable or not plain:
         return False
-    counts = [s.item() + 1 for s in state_steps]
+    here = state_steps[0].device == params[0].device and state_steps[0].dtype is torch.float32
+    if not all([s.device == params[0].device if here else s.is_cpu for s in state_steps]):
+        return False
+    counts = torch._foreach_add(state_steps, 1.0) if here else [s.item() + 1 for s in state_steps]
     run = _adam_kernel(decoupled_weight_decay, amsgrad, maximize, weight_decay != 0, False, False)
     scalars = (weight_decay, 1 - beta1, beta2, 1 - beta2, _log(beta1), _log(beta2), eps)
     moments = [exp_avgs, exp_avg_sqs] + ([max_exp_avg_sqs] if amsgrad else [])
-    counts = counts[0] if min(counts) == max(counts) else counts
+    if not here and min(counts) == max(counts):
+        counts = counts[0]
     if not _together(run, [params, grads, *moments], lr, None, None, [counts], scalars):
         return False
-    torch._foreach_add_(state_steps, torch.tensor(1.0), alpha=1.0)
+    if here:
+        torch._foreach_copy_(state_steps, counts)
+    else:
+        torch._foreach_add_(state_steps, torch.tensor(1.0, device="cpu"), alpha=1.0)
     return True
 
 

@@ -17,7 +17,7 @@ def _check(log_probs, targets, steps, labels, blank) -> None:
     if not log_probs.numel():
         raise RuntimeError("log_probs tensor must not be empty")
     if targets.dtype not in (torch.int64, torch.int32):
-        kind = torch.empty((), dtype=targets.dtype).type()
+        kind = torch.empty((), dtype=targets.dtype, device="cpu").type()
         raise RuntimeError(
             f"Expected tensor for argument #2 'targets' to have scalar type Int; but got {kind} instead {_CHECKING}"
         )
@@ -53,7 +53,7 @@ def _ready(log_probs, targets, steps, labels, blank, zero_infinity):
     for row, n in enumerate(labels):
         starts.append(row * targets.shape[1] if targets.dim() == 2 else place)
         place += n
-    lengths = torch.tensor([*steps, *labels, *starts], dtype=torch.int32).to(T.here())
+    lengths = torch.tensor([*steps, *labels, *starts], dtype=torch.int32, device="cpu").to(T.here())
     wanted = targets.to(T.here(), torch.int32).contiguous()
     if not wanted.numel():
         wanted = fill(T.empty((1,), torch.int32), 0)

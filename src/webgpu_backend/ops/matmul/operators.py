@@ -180,7 +180,10 @@ def _check_dot(a, b) -> None:
     if a.dim() != 1 or b.dim() != 1:
         raise RuntimeError(f"1D tensors expected, but got {a.dim()}D and {b.dim()}D tensors")
     if a.dtype != b.dtype:
-        names = [str(torch.tensor([], dtype=x.dtype).type()).rsplit(".", 1)[-1].removesuffix("Tensor") for x in (a, b)]
+        names = [
+            str(torch.tensor([], dtype=x.dtype, device="cpu").type()).rsplit(".", 1)[-1].removesuffix("Tensor")
+            for x in (a, b)
+        ]
         raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {names[0]} and {names[1]}")
     if a.shape != b.shape:
         raise RuntimeError(

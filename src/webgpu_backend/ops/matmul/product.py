@@ -72,7 +72,7 @@ def supported(*tensors, kernel: str = "addmm_impl_cpu_") -> None:
 
 def refuse(op, *args, **kwargs):
     """Raises what torch raises for these shapes and dtypes, by asking its CPU kernel with tensors of one element."""
-    like = [torch.empty((), dtype=a.dtype).expand(a.shape) if T.is_ours(a) else a for a in args]
+    like = [torch.empty((), dtype=a.dtype, device="cpu").expand(a.shape) if T.is_ours(a) else a for a in args]
     op(*like, **kwargs)
     shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in args if isinstance(a, torch.Tensor))
     raise RuntimeError(f"webgpu: {op} cannot multiply {shapes}")

@@ -8,7 +8,7 @@ from .elementwise import _scalar_name
 
 def _taken() -> bool:
     try:
-        torch.ones(1, dtype=torch.uint8).clamp(max=256)
+        torch.ones(1, dtype=torch.uint8, device="cpu").clamp(max=256)
     except RuntimeError:
         return False
     return True

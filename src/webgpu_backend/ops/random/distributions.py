@@ -60,7 +60,7 @@ def _each(parameter: torch.Tensor, shape) -> torch.Tensor:
 
 def _refuse(op: str, self: torch.Tensor, *args) -> torch.Tensor:
     """Raises the CPU's error; some checks are made of elements, and pass where there are none."""
-    getattr(torch.empty(min(self.numel(), 1), dtype=self.dtype), op)(*args)
+    getattr(torch.empty(min(self.numel(), 1), dtype=self.dtype, device="cpu"), op)(*args)
     if self.numel():
         raise Unsupported(f"webgpu: {op} has no kernel for {self.dtype} and {args}")
     return self
@@ -142,14 +142,14 @@ def bernoulli_float_(self, p=0.5, *, generator=None):
 @custom("bernoulli_.Tensor")
 def bernoulli_tensor_(self, p, *, generator=None):
     if not _is_float(p):
-        return _refuse("bernoulli_", self, torch.zeros(1, dtype=p.dtype))
+        return _refuse("bernoulli_", self, torch.zeros(1, dtype=p.dtype, device="cpu"))
     return draw("bernoulli_each", self, generator, inputs=(_each(p, self.shape),)) if self.numel() else self
 
 
 @custom("bernoulli")
 def bernoulli(self, *, generator=None):
     if not _is_float(self):
-        torch.bernoulli(torch.zeros(1, dtype=self.dtype))
+        torch.bernoulli(torch.zeros(1, dtype=self.dtype, device="cpu"))
     out = T.empty(self.shape, self.dtype)
     return bernoulli_tensor_(out, self, generator=generator)
 
@@ -231,14 +231,14 @@ def random_from_(self, from_=None, to=None, *, generator=None, **named):
 @custom("poisson")
 def poisson(self, generator=None):
     if not _is_float(self):
-        torch.poisson(torch.zeros(1, dtype=self.dtype))
+        torch.poisson(torch.zeros(1, dtype=self.dtype, device="cpu"))
     return draw("poisson", T.empty(self.shape, self.dtype), generator, inputs=(_each(self, self.shape),))
 
 
 @custom("binomial")
 def binomial(count, prob, generator=None):
     if not _is_float(count) or count.dtype != prob.dtype:
-        torch.binomial(torch.zeros(1, dtype=count.dtype), torch.zeros(1, dtype=prob.dtype))
+        torch.binomial(torch.zeros(1, dtype=count.dtype, device="cpu"), torch.zeros(1, dtype=prob.dtype, device="cpu"))
     shape = torch.broadcast_shapes(count.shape, prob.shape)
     inputs = (_each(count, shape), _each(prob, shape))
     if T.block_of(inputs[0]) is T.block_of(inputs[1]):
@@ -249,7 +249,7 @@ def binomial(count, prob, generator=None):
 @custom("_standard_gamma")
 def standard_gamma(self, generator=None):
     if not _is_float(self):
-        torch._standard_gamma(torch.zeros(1, dtype=self.dtype))
+        torch._standard_gamma(torch.zeros(1, dtype=self.dtype, device="cpu"))
     return draw("gamma", T.empty(self.shape, self.dtype), generator, inputs=(_each(self, self.shape),))
 
 
@@ -290,7 +290,7 @@ def randperm_out(n, *, generator=None, out):
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got{n}")
     if not (out.dtype in _EXACT and n <= _EXACT[out.dtype]) and n - 1 > _top(out.dtype):
-        torch.randperm(n, dtype=out.dtype)
+        torch.randperm(n, dtype=out.dtype, device="cpu")
     # Equal keys would keep their order: 63 bits make that as unlikely as it needs to be.
     keys = random_(T.empty((n,), torch.int32 if n <= 4096 else torch.int64), generator=generator)
     order = torch.sort(keys, stable=True)[1]
@@ -305,7 +305,7 @@ def multinomial(self, num_samples, replacement=False, *, generator=None):
     if not (self.dim() in (1, 2) and _is_float(self) and num_samples > 0 and self.shape[-1] > 0) or (
         not replacement and num_samples > self.shape[-1]
     ):
-        torch.multinomial(torch.ones(self.shape, dtype=self.dtype), num_samples, replacement)
+        torch.multinomial(torch.ones(self.shape, dtype=self.dtype, device="cpu"), num_samples, replacement)
     if self.shape[-1] > 1 << 24:
         raise RuntimeError("number of categories cannot exceed 2^24")
     _check_weights(self, replacement and num_samples > 1)

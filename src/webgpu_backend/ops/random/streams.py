@@ -44,7 +44,7 @@ def stream(generator) -> Philox:
         return default()
     found = STREAMS.get(generator._cdata)
     if found is None:
-        found = _Passing(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+        found = _Passing(torch.empty((), dtype=torch.int64, device="cpu").random_(generator=generator).item())
     return found
 
 

@@ -125,7 +125,7 @@ def _exotic_copy(source: torch.Tensor, target: torch.Tensor) -> None:
     if source.dtype == target.dtype == torch.complex128 and not conj and not neg:
         device_copy(torch.view_as_real(source).view(torch.int64), torch.view_as_real(target).view(torch.int64))
         return
-    host = torch.empty(source.shape, dtype=source.dtype)
+    host = torch.empty(source.shape, dtype=source.dtype, device="cpu")
     to_host(source, host)
     host = host.to(target.dtype)
     host = host.conj().resolve_conj() if conj else host
@@ -152,7 +152,7 @@ def to_host(source: torch.Tensor, target: torch.Tensor) -> None:
     if source.dtype == target.dtype and target.is_contiguous():
         T.read(source, target)
         return
-    host = torch.empty(source.shape, dtype=source.dtype)
+    host = torch.empty(source.shape, dtype=source.dtype, device="cpu")
     T.read(source, host)
     target.copy_(host)
 
@@ -188,7 +188,7 @@ def from_host(source: torch.Tensor, target: torch.Tensor) -> None:
     whole = start % 4 == 0 and (nbytes % 4 == 0 or T.owns_tail(target))
     if whole and (target.is_contiguous() or dense(target)):
         if source.dtype != target.dtype or source.shape != target.shape or source.stride() != target.stride():
-            host = torch.empty_strided(target.shape, target.stride(), dtype=target.dtype)
+            host = torch.empty_strided(target.shape, target.stride(), dtype=target.dtype, device="cpu")
             host.copy_(source)
             source = host
         elif source.is_conj() or source.is_neg():
@@ -205,7 +205,7 @@ def between(source: torch.Tensor, target: torch.Tensor) -> None:
     """From one device to another, by way of the host. Dtypes are converted where that moves fewer bytes."""
     dtype = source.dtype if source.element_size() <= target.element_size() else target.dtype
     source = source.to(dtype)
-    host = torch.empty(source.shape, dtype=dtype)
+    host = torch.empty(source.shape, dtype=dtype, device="cpu")
     with on(source.device.index):
         to_host(source, host)
     with on(target.device.index):
@@ -334,7 +334,7 @@ def to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_
     if device is None and layout is None and dtype in T.STORED and self.dtype in T.STORED and not _marked(self):
         return _copied(self, dtype, memory_format)  # a cast
     if device is not None and device.type == "cpu" and _as_it_lies(self, dtype, memory_format):
-        out = torch.empty(self.shape, dtype=self.dtype)
+        out = torch.empty(self.shape, dtype=self.dtype, device="cpu")
         T.read(self, out)
         return out
     if layout is not None and layout is not torch.strided:
@@ -389,7 +389,7 @@ def fill(tensor: torch.Tensor, value) -> torch.Tensor:
         device_copy(fill(T.empty((), tensor.dtype), value), tensor)
         return tensor
     if tensor.dtype not in T.STORED:
-        from_host(torch.full((), value, dtype=tensor.dtype).expand(tensor.shape), tensor)
+        from_host(torch.full((), value, dtype=tensor.dtype, device="cpu").expand(tensor.shape), tensor)
         return tensor
     if _wide_zeros(tensor, value):
         fill(tensor.view(-1).view(torch.int32), 0)  # flat: a last dimension of one may have any stride

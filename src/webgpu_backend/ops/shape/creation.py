@@ -40,7 +40,7 @@ def _compute(dtype: torch.dtype) -> str:
 
 
 # Before torch 2.14 int64 cuts bounds and step first, and then counts.
-_CUT_FIRST = len(torch.arange(1, 10, 2.5, dtype=torch.int64)) > 4
+_CUT_FIRST = len(torch.arange(1, 10, 2.5, dtype=torch.int64, device="cpu")) > 4
 _POSITION = {"f32": "float(i)", "i32": "int(i)", "n64": "long(i)", "i64": "long(i)", "u32": "i"}
 
 
@@ -110,7 +110,7 @@ def full(size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=N
 def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=None):
     """A number too large for its dtype is infinite here, as on the CPU, where `full` refuses it."""
     check_layout(layout)
-    host = torch.scalar_tensor(s, dtype=dtype)
+    host = torch.scalar_tensor(s, dtype=dtype, device="cpu")
     return fill(T.empty((), host.dtype), host.item())
 
 
@@ -332,7 +332,7 @@ def _kaiser(length: int, periodic: bool, beta: float, dtype, layout, device) -> 
     wide = torch.float64 if dtype in (torch.float64, torch.complex128) and caps().f64 else torch.float32
     x = _arange(0, length, 1, wide).mul_(2 / last).sub_(1)
     inner = (1 - x * x).clamp_(min=0).sqrt_().mul_(beta)
-    return torch.i0(inner).div_(torch.i0(torch.full((), beta, dtype=torch.float64)).item()).to(dtype)
+    return torch.i0(inner).div_(torch.i0(torch.full((), beta, dtype=torch.float64, device="cpu")).item()).to(dtype)
 
 
 def _triangle(rows: int, columns: int, offset: int, upper: bool, dtype) -> torch.Tensor:

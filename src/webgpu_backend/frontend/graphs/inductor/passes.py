@@ -119,7 +119,7 @@ def round_fills(graph: torch.fx.Graph) -> None:
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.full.default):
         dtype, value = node.meta["val"].dtype, node.args[1]
         if dtype in (torch.float16, torch.bfloat16) and isinstance(value, float):
-            node.args = (node.args[0], torch.tensor(value, dtype=dtype).item())
+            node.args = (node.args[0], torch.tensor(value, dtype=dtype, device="cpu").item())
 
 
 _ALIKE = {

@@ -78,7 +78,7 @@ def _serves(node: Node) -> bool:
 
 def _single(x: float) -> float:
     """As a kernel's parameter holds it."""
-    return torch.tensor(x, dtype=torch.float32).item()
+    return torch.tensor(x, dtype=torch.float32, device="cpu").item()
 
 
 def _words(graph: Graph, node: Node, kind: str, stream: Node, place: int) -> Node:
