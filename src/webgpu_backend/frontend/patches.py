@@ -293,6 +293,7 @@ ROWS: tuple[Row, ...] = (
     _inductor("torch._inductor.codegen.simd.SIMDKernel", "has prepare_indexing rename_indexing get_strides_of_load "
               "disable_reduction codegen_iteration_ranges_entry store_reduction swap_buffers"),
     _inductor("torch._inductor.codegen.simd.SIMDScheduling", "has can_fuse define_kernel kernel_type"),
+    _inductor("torch._inductor.codegen.wrapper.SubgraphPythonWrapperCodegen", "has generate_after_suffix"),
     _inductor("torch._inductor.codegen.wrapper.PythonWrapperCodegen", "has create write_header make_allocation "
               "codegen_device_copy generate_after_suffix _generate_extern_kernel_out_helper "
               "codegen_python_shape_tuple"),

@@ -10,7 +10,7 @@ from torch._inductor.codegen.common import (
     register_device_op_overrides,
 )
 from torch._inductor.codegen.simd import SIMDScheduling
-from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 from torch._inductor.dependencies import MemoryDep
 from torch._inductor.lowering import register_lowering
 from torch._inductor.scheduler import SchedulerNode
@@ -82,23 +82,16 @@ def _meets(node) -> bool:
     return any(d.mode is not None or d.is_indirect() or d.get_numel() != count for d in stores)
 
 
-class Wrapper(PythonWrapperCodegen):
-    """The generated Python: our kernels among calls of eager operators, planned as a whole."""
+class _Calls(PythonWrapperCodegen):
+    """The generated Python: our kernels among calls of eager operators."""
 
     @staticmethod
     def create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures=None):
-        if is_subgraph:
-            return PythonWrapperCodegen.create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures)
-        return Wrapper()
+        return _Part(subgraph_name, parent_wrapper, partition_signatures) if is_subgraph else Wrapper()
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, *given):
+        super().__init__(*given)
         self.uploads: set[str] = set()  # arguments that are tensors of the CPU, and that kernels read
-        self.moved: set[str] = set()  # those that are copied to the device, and nothing else
-
-    def write_header(self) -> None:
-        super().write_header()
-        self.imports.splice(f"from {_HERE} import Compiled, laid, made, planned, empty as empty_strided_{T.NAME}\n")
 
     def define_kernel(self, kernel_name, *args, **kwargs) -> None:
         """Kernels of other devices come this way: the CPU's would take a C++ compiler."""
@@ -121,11 +114,6 @@ class Wrapper(PythonWrapperCodegen):
             return
         self.writeline(f"{out} = made({kernel}({', '.join(args)}), {out})")
 
-    def codegen_device_copy(self, src, dst, *rest) -> None:
-        if src in V.graph.graph_inputs and _only_moved(src):
-            self.moved.add(src)
-        super().codegen_device_copy(src, dst, *rest)
-
     def write_assert_size_stride(self, name, size, stride, op_name, *rest) -> None:
         """Where operators lay out their results in another way than torch's descriptions of them, they are copied."""
         if name.startswith("buf"):
@@ -138,6 +126,32 @@ class Wrapper(PythonWrapperCodegen):
             rest = line.removeprefix(_ASSERTED)
             line = f"buf{rest.partition(',')[0]} = laid(buf{rest}"
         super().writeline(line)
+
+
+class _Part(_Calls, SubgraphPythonWrapperCodegen):
+    """The Python of a branch, of a loop's body or of a region that is compiled once for all of its calls."""
+
+    def generate_after_suffix(self, result) -> None:
+        super().generate_after_suffix(result)
+        if self.uploads:
+            raise NotImplementedError(f"{self.subgraph_name} reads {', '.join(sorted(self.uploads))} on the CPU")
+
+
+class Wrapper(_Calls):
+    """The Python of a graph, planned as a whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.moved: set[str] = set()  # arguments that are copied to the device, and nothing else
+
+    def write_header(self) -> None:
+        super().write_header()
+        self.imports.splice(f"from {_HERE} import Compiled, laid, made, planned, empty as empty_strided_{T.NAME}\n")
+
+    def codegen_device_copy(self, src, dst, *rest) -> None:
+        if src in V.graph.graph_inputs and _only_moved(src):
+            self.moved.add(src)
+        super().codegen_device_copy(src, dst, *rest)
 
     def generate_after_suffix(self, result) -> None:
         super().generate_after_suffix(result)
