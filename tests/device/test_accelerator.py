@@ -12,7 +12,7 @@ NAMES = """
     is_available device_count current_device set_device device get_device_name get_device_properties synchronize
     Stream Event current_stream manual_seed manual_seed_all seed initial_seed get_rng_state set_rng_state
     memory_allocated max_memory_allocated memory_reserved memory_stats memory_summary reset_peak_memory_stats
-    empty_cache mem_get_info
+    empty_cache mem_get_info set_per_process_memory_fraction get_per_process_memory_fraction
 """.split()
 
 

@@ -183,9 +183,10 @@ def test_checkpoint_keeps_the_random_state():
     assert torch.equal(x.grad.cpu() != 0, y.detach().cpu() != 0)
 
 
-def test_saved_tensors_on_the_cpu():
+@pytest.mark.parametrize("options", [{}, {"pin_memory": True}, {"pin_memory": True, "device_type": D}])
+def test_saved_tensors_on_the_cpu(options):
     x = torch.full((3,), 2.0, device=D, requires_grad=True)
-    with torch.autograd.graph.save_on_cpu():
+    with torch.autograd.graph.save_on_cpu(**options):
         y = (x * x).sum()
     y.backward()
     assert x.grad.cpu().tolist() == [4.0] * 3

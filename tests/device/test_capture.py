@@ -110,3 +110,28 @@ def test_captures_do_not_nest_and_do_not_repeat():
     assert y.tolist() == [2.0, 2.0]
     with pytest.raises(RuntimeError, match="reset"):
         graph.capture_begin()
+
+
+def test_by_the_name_that_names_no_device():
+    graphs = [torch.webgpu.WebGPUGraph()]
+    if hasattr(torch.accelerator, "Graph"):  # from torch 2.13 on
+        graphs += [
+            torch.accelerator.Graph(),
+            torch.accelerator.graphs.Graph(True, pool=None, capture_error_mode="global"),
+        ]
+    for graph in graphs:
+        x = torch.ones(3, device=D)
+        with torch.Stream(device=D), graph:
+            x += 1
+        assert x.tolist() == [1.0] * 3
+        graph.replay()
+        assert x.tolist() == [2.0] * 3
+        graph.reset()
+        with pytest.raises(ZeroDivisionError), graph:
+            x *= 1 / 0
+        with pytest.raises(RuntimeError, match="has not been captured"):
+            graph.replay()
+        with graph:
+            x *= 5
+        graph.replay()
+        assert x.tolist() == [10.0] * 3

@@ -188,3 +188,19 @@ def test_backward_that_runs_out(limited):
     assert web.memory_allocated() == before
     step(64)
     assert model[0][0].weight.grad.abs().sum().item() > 0
+
+
+def test_a_fraction_of_the_memory(limited):
+    """Of what the device has; `limited` puts the limit back."""
+    total = torch.webgpu.get_device_properties().total_memory
+    torch.webgpu.set_per_process_memory_fraction(1.0)
+    assert torch.webgpu.get_per_process_memory_fraction() <= 1.0
+    torch.webgpu.set_per_process_memory_fraction((web.memory_reserved() + 8 * M) / total)
+    with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate 16.00 MiB"):
+        torch.empty(16 * M, dtype=torch.uint8, device=D)
+    assert torch.empty(4 * M, dtype=torch.uint8, device=D).fill_(3)[-1].item() == 3
+    assert torch.webgpu.get_per_process_memory_fraction() < 0.9
+    with pytest.raises(TypeError, match="must be `float`"):
+        torch.webgpu.set_per_process_memory_fraction(1)
+    with pytest.raises(ValueError, match="Invalid fraction value: 1.5. Allowed range: 0~1"):
+        torch.webgpu.set_per_process_memory_fraction(1.5)

@@ -114,6 +114,8 @@ ROWS: tuple[Row, ...] = (
         "saying that the device's memory cannot be shared", TORCH),
     Row("torch.utils.dlpack.to_dlpack", "builtin", "device.storage:unshared",
         "saying that the device's memory cannot be shared", TORCH, also=("torch.to_dlpack",)),
+    Row("torch.autograd.graph.save_on_cpu.__init__", "(self, pin_memory=, device_type=)", "device.storage:unpinned",
+        "activations kept on the CPU with pin_memory=True, of which there is none", TORCH),
     _accelerator("synchronize", "(device=, /)"),
     _accelerator("get_device_capability", "(device=, /)"),
     _accelerator("set_device_index", "(device, /)"),
@@ -134,6 +136,9 @@ ROWS: tuple[Row, ...] = (
     _accelerator("reset_peak_memory_stats", "(device_index=, /)"),
     _accelerator("reset_accumulated_memory_stats", "(device_index=, /)"),
     _accelerator("get_memory_info", "(device_index=, /)"),
+    Row("torch.accelerator.graphs.Graph", "class", "device.capture:accelerator_graph",
+        "torch.accelerator.Graph, which asks C++ hooks that a backend in Python cannot supply", TORCH,
+        also=("torch.accelerator.Graph",), newer=True),
     Row("torch.distributed.distributed_c10d.Backend.backend_capability", "has get",
         "integrations.distributed:capability", "gloo for tensors of the device", TORCH,
         when="torch.distributed.distributed_c10d"),
@@ -293,10 +298,10 @@ ROWS: tuple[Row, ...] = (
     _inductor("torch._inductor.codegen.simd.SIMDKernel", "has prepare_indexing rename_indexing get_strides_of_load "
               "disable_reduction codegen_iteration_ranges_entry store_reduction swap_buffers"),
     _inductor("torch._inductor.codegen.simd.SIMDScheduling", "has can_fuse define_kernel kernel_type"),
-    _inductor("torch._inductor.codegen.wrapper.SubgraphPythonWrapperCodegen", "has generate_after_suffix"),
     _inductor("torch._inductor.codegen.wrapper.PythonWrapperCodegen", "has create write_header make_allocation "
               "codegen_device_copy generate_after_suffix _generate_extern_kernel_out_helper "
               "codegen_python_shape_tuple"),
+    _inductor("torch._inductor.codegen.wrapper.SubgraphPythonWrapperCodegen", "has generate_after_suffix"),
     _inductor("torch._inductor.custom_graph_pass.CustomGraphPass", "has uuid"),
     _inductor("torch._inductor.dependencies.MemoryDep", "has is_indirect get_numel"),
     _inductor("torch._inductor.dtype_propagation.DtypePropagationOpsHandler", "class"),

@@ -6,12 +6,18 @@ g = torch.webgpu.WebGPUGraph()
 with torch.webgpu.graph(g):
     out = model(static)
 static.copy_(batch); g.replay()             # `out` has the new values
+
+`torch.accelerator.Graph`, which torch 2.13 has, is the same for programs that name no device.
 """
+
+from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from ...plan.capture import Capture
+if TYPE_CHECKING:
+    from ...plan.capture import Capture
 
 
 class WebGPUGraph:
@@ -25,6 +31,8 @@ class WebGPUGraph:
     def capture_begin(self, pool=None, capture_error_mode: str = "global") -> None:
         if self._capture is not None:
             raise RuntimeError("webgpu: this graph has been captured: call reset() before it is captured again")
+        from ...plan.capture import Capture
+
         capture = Capture()
         capture.begin()
         self._capture, self._open = capture, True
@@ -35,17 +43,14 @@ class WebGPUGraph:
         self._open = False
         self._capture.end()
 
-    @contextmanager
-    def capture(self):
+    def __enter__(self) -> None:
         """What is asked for inside is captured, and not done."""
         self.capture_begin()
-        try:
-            yield self
-        except BaseException:
-            self.capture_end()
-            self.reset()
-            raise
+
+    def __exit__(self, kind, *_) -> None:
         self.capture_end()
+        if kind is not None:
+            self.reset()
 
     def replay(self) -> None:
         """Does what was captured, with what the inputs hold now."""
@@ -71,5 +76,17 @@ class WebGPUGraph:
 def graph(webgpu_graph: WebGPUGraph, pool=None, stream=None, capture_error_mode: str = "global"):
     """Captures what is asked for inside, on the current device; `stream` and `pool` are there for CUDA's sake: a device
     has one queue, and every graph has memory of its own."""
-    with webgpu_graph.capture():
+    with webgpu_graph:
         yield
+
+
+def accelerator_graph(original: type) -> type[WebGPUGraph]:
+    """In the place of torch's class, which asks C++ hooks that a backend in Python cannot supply."""
+
+    class Graph(WebGPUGraph):
+        __doc__ = original.__doc__
+
+        def __init__(self, keep_graph: bool = False, *, pool=None, capture_error_mode: str = "default"):
+            super().__init__(keep_graph)
+
+    return Graph

@@ -108,6 +108,9 @@ class device:
         none = device is None or (isinstance(device, int) and device < 0)
         self.idx = -1 if none else _index(device)
 
+    def __repr__(self):
+        return f"torch.{T.NAME}.{type(self).__name__}({self.idx})"
+
     def __enter__(self):
         self.before = runtime.exchange(_selectable(self.idx)) if self.idx >= 0 else None
         return self
@@ -242,6 +245,24 @@ def mem_get_info(device=None) -> tuple[int, int]:
     return max(total - memory_reserved(device), 0), total
 
 
+def set_per_process_memory_fraction(fraction: float, device=None) -> None:
+    """How much of a device's memory the process may take: more ends in `torch.OutOfMemoryError`. Above what
+    `WEBGPU_MEMORY_LIMIT` allows, and a software adapter leaves to the system, it changes nothing."""
+    from ...runtime import adapters
+
+    if not isinstance(fraction, float):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+    g = gpu(_index(device))
+    g.pool.limit = min(int(fraction * g.total_memory), adapters.memory_limit(g.adapter, g.caps))
+
+
+def get_per_process_memory_fraction(device=None) -> float:
+    g = gpu(_index(device))
+    return min(g.pool.limit / g.total_memory, 1.0)
+
+
 # -- what torch asks of a device module
 
 
@@ -292,7 +313,8 @@ _PUBLIC = (
     is_available, is_initialized, init, device_count, current_device, set_device, device, device_of, get_device_name,
     get_device_properties, get_device_capability, synchronize, memory_allocated, max_memory_allocated,
     memory_reserved, max_memory_reserved, reset_peak_memory_stats, reset_accumulated_memory_stats, memory_stats,
-    memory_summary, empty_cache, mem_get_info, _is_in_bad_fork, _lazy_init, get_amp_supported_dtype, is_bf16_supported,
+    memory_summary, empty_cache, mem_get_info, set_per_process_memory_fraction, get_per_process_memory_fraction,
+    _is_in_bad_fork, _lazy_init, get_amp_supported_dtype, is_bf16_supported,
     compile_shader, __getattr__,
 )  # fmt: skip
 

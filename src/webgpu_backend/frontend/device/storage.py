@@ -74,6 +74,16 @@ def item(original):
     return __getitem__
 
 
+def unpinned(original):
+    """Tensors that are kept for gradients are copied to plain memory."""
+
+    @wraps(original)
+    def __init__(self, pin_memory=False, device_type="cuda"):
+        original(self, pin_memory and device_type != T.NAME, device_type)
+
+    return __init__
+
+
 # -- DLPack: a capsule of ours would hold a number that no other library can read as an address
 
 
