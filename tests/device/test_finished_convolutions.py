@@ -196,6 +196,15 @@ def test_biases(adapter_class):
 
 
 @compiled
+def test_one_number_for_every_dimension(adapter_class):
+    """As where the padding is given by name."""
+    x, w, b = torch.randn(2, 4, 9, 10), torch.randn(12, 4, 3, 3), torch.randn(12)
+    check(lambda x, w, b: [F.conv2d(x, w, b, 2, "valid").relu()], x, w, b, kernels=1)
+    how = [2], [1], [1], False, [0], 1
+    check(lambda x, w, b: [torch.ops.aten.convolution(x, w, b, *how).sigmoid()], x, w, b, kernels=1)
+
+
+@compiled
 def test_activations():
     x, w, b = torch.randn(2, 5, 7, 9), torch.randn(len(ACTS), 12, 5, 3, 3) * 0.2, torch.randn(12)
     f = lambda x, w, b: [act(F.conv2d(x, w[i], b, padding=1)) for i, act in enumerate(ACTS.values())]  # noqa: E731

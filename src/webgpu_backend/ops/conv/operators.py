@@ -377,6 +377,11 @@ def convolved(
     return laid((backward_image if transposed else forward)(input, weight, bias, shape, *how), format)
 
 
+def each(dims: int, *how) -> list:
+    """One number stands for every dimension, as where the padding was given by name."""
+    return [list(x) * dims if isinstance(x, list | tuple) and len(x) == 1 else x for x in how]
+
+
 def output_shape(input, weight, stride, padding, dilation, transposed, output_padding, groups) -> tuple:
     sizes = zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding)
     if transposed:
@@ -395,10 +400,8 @@ def convolution_backward(
             "Expected input and grad_output to have the same number of dimensions, but got: "
             f"{input.dim()} and {grad_output.dim()}"
         )
-    # One number stands for every dimension, as where the padding was given by name.
-    spatial = input.dim() - 2
-    each = [list(x) * (spatial if len(x) == 1 else 1) for x in (stride, padding, dilation, output_padding)]
-    found = gradients(grad_output, input, weight, *each[:3], transposed, each[3], groups, output_mask)
+    how = each(input.dim() - 2, stride, padding, dilation, transposed, output_padding, groups)
+    found = gradients(grad_output, input, weight, *how, output_mask)
     if output_mask[2] and not grad_output.numel():  # of an output without channels, whatever the weight has
         return found[0], found[1], fill(T.empty(bias_sizes, input.dtype), 0)
     return found

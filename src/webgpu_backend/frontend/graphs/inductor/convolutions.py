@@ -6,6 +6,7 @@ from torch.fx import Graph, Node
 
 from .... import tensor as T
 from ....ops.conv.finished import serves
+from ....ops.conv.operators import each
 from .epilogues import Region, fits
 from .nodes import call, equal, known
 from .products import CAST, FLOATS
@@ -21,19 +22,18 @@ def finish_convolutions(graph: Graph) -> None:
         if region is None or region.best is None:
             continue
         root, after, other, _ = region.best
-        x, weight, _, *how = node.args
+        x, weight, *_ = node.args
         with graph.inserting_before(root):
             table = _table(graph, region.best_numbers, node.meta["val"].shape[1])
             dtype = root.meta["val"].dtype
-            made = call(graph, ours.finished_convolution.default, x, weight, table, other, *how, after, dtype)
+            made = call(graph, ours.finished_convolution.default, x, weight, table, other, *_how(node), after, dtype)
         order[made] = order[root]
         root.replace_all_uses_with(made)
     graph.eliminate_dead_code()
 
 
 def _serves(node: Node) -> bool:
-    x, weight, bias, *how = node.args
-    values = [a.meta["val"] for a in (x, weight, bias, node) if a is not None]
+    values, how = [a.meta["val"] for a in (*node.args[:3], node) if a is not None], _how(node)
     if node.kwargs or not all([n > 0 for v in values for n in v.shape if isinstance(n, int)]):
         return False
     if any([v.dtype not in FLOATS or v.dtype != values[0].dtype or v.device.type != T.NAME for v in values]):
@@ -46,6 +46,11 @@ def _serves(node: Node) -> bool:
             return False
         return known([*values[1].shape, values[0].shape[1]]) and fits(values[1])
     return serves(*values[:2], *how)
+
+
+def _how(node: Node) -> list:
+    """Strides and the rest."""
+    return each(node.args[0].meta["val"].dim() - 2, *node.args[3:])
 
 
 def _flat(values) -> list:
