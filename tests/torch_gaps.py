@@ -121,9 +121,6 @@ MISSING: dict[tuple[str, str], str] = {
         "INTERNAL ASSERT",
     ): "linspace from a tensor to a number in batches: torch's rule makes a "
     "number on the device, which no kernel in Python can be given",
-    ("", "quint8"): "quantized dtypes of the old kind",
-    ("", "affine_quantized"): "quantized dtypes of the old kind",
-    ("", "Quantized"): "quantized dtypes of the old kind",
 }
 WORDS: dict[tuple[str, str], str] = {
     ("test_complex_half_experimental_warning", "no warning caught"): "a warning of the CPU's that is missing here",

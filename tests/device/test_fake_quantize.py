@@ -68,15 +68,6 @@ def test_errors():
         torch.ops.aten.fake_quantize_per_channel_affine_cachemask(x, scale, zero, 0, 0, 255)
 
 
-def test_quantised_dtypes_are_refused_in_words():
-    x = torch.randn(3, 4, device=D)
-    with pytest.raises(NotImplementedError, match="quantized_decomposed"):
-        torch.quantize_per_tensor(x, 0.1, 3, torch.quint8)
-    with pytest.raises(NotImplementedError, match="quantized dtypes"):
-        torch.quantize_per_channel(x, torch.rand(3, device=D), torch.zeros(3, device=D), 0, torch.qint8)
-    assert torch.equal(x.half().dequantize().cpu(), x.half().float().cpu())
-
-
 def test_decomposed_operators():
     import torch.ao.quantization.fx._decomposed  # noqa: F401
 

@@ -18,11 +18,13 @@ def register() -> None:
         ("SparsePrivateUse1", "sparse"),
         ("SparseCsrPrivateUse1", "compressed sparse"),
         ("NestedTensorPrivateUse1", "nested (strided layout)"),
+        ("QuantizedPrivateUse1", "quantized"),
     ):
         boxed.fallback(_refusing(key, kind), key)
     # The DataLoader pins what it loads; memory that a driver has pinned is nothing WebGPU offers, a copy is.
     aten = torch.library.Library("aten", "IMPL")
     aten.impl("_pin_memory", lambda self, device=None: self.clone(), "CPU")
+    aten.impl("_to_copy", _quantized, "QuantizedPrivateUse1")
     _libraries.extend((boxed, aten))
 
 
@@ -47,6 +49,13 @@ def _run(op, args, kwargs):
             return moved(_run, other, (op, args, kwargs), {})
     # A kernel may have been registered since torch looked for one.
     return op(*args, **kwargs) if native(op) else boxed(op, *args, **kwargs)
+
+
+def _quantized(self, **how):
+    first_use.complete()
+    from .quantized import from_cpu
+
+    return from_cpu(self, **how)
 
 
 def _refusing(key: str, kind: str):

@@ -28,7 +28,7 @@ from ...plan.places import elsewhere, moved
 from ...runtime import gpu as runtime
 from ...runtime.errors import BindingTooLarge
 from ..first_use import LIBRARIES
-from . import autocast, compressed, fallback, nested, oversize, sparse, subclasses
+from . import autocast, compressed, fallback, nested, oversize, quantized, sparse, subclasses
 from . import products as products  # its kernels are among those of `sparse`
 from .outs import check_dtypes
 
@@ -61,6 +61,7 @@ def register() -> None:
     sparse.register(library)
     nested.register(library)
     compressed.register(library)
+    quantized.register(library)
     # Copying a conj or neg tensor would clone it first, whose copy clones it first, without end.
     for key in ("Conjugate", "Negative"):
         for name in ("_copy_from", "_copy_from_and_resize"):

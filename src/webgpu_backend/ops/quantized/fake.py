@@ -1,15 +1,10 @@
-"""Fake quantisation: values rounded to those that codes could hold, with their gradients, for training that knows.
-
-Tensors of torch's quantised dtypes (quint8, qint8, qint32) cannot be on the device: they are `QTensorImpl`s, which only
-C++ kernels for `aten::_empty_affine_quantized` and `aten::empty_quantized` make, and torch offers no way to make one
-from Python over memory of its own. torch deprecates them; `torch.ops.quantized_decomposed` has the same in plain ones.
-"""
+"""Fake quantisation: values rounded to those that codes could hold, with their gradients, for training that knows."""
 
 import torch
 
-from ... import tensor as T
 from ..pointwise.elementwise import runner
 from ..table import custom, expression
+from .affine import along
 
 # q is the code: NaN is below all of them, as where the CPU makes an integer of it.
 _CODE = "q = round(a * (1 / b)) + c\nk = where(isnan(q), low - 1, q)\n"
@@ -31,10 +26,9 @@ def _fake(x, scale, zero, low: int, high: int):
 
 
 def _along(values: torch.Tensor, x: torch.Tensor, axis: int) -> torch.Tensor:
-    """One value for each index of a dimension, to be broadcast."""
     if values.dim() != 1 or values.shape[0] != x.shape[axis]:
         raise RuntimeError("dimensions of scale and zero-point are not consistent with input tensor")
-    return values.float().reshape([-1 if d == axis % x.dim() else 1 for d in range(x.dim())])
+    return along(values.float(), x, axis)
 
 
 @custom("fake_quantize_per_tensor_affine_cachemask")
@@ -169,19 +163,7 @@ def moving_average(
     return torch.where(rounded, made, self), mask | ~rounded
 
 
-# -- torch's quantised dtypes
-
-
-@custom(
-    "quantize_per_tensor", "quantize_per_tensor.tensor_qparams", "quantize_per_tensor.tensors", "quantize_per_channel",
-    "quantize_per_tensor_dynamic", planned=False, refuses=False,
-)  # fmt: skip
-def quantised_dtypes(*args, **kwargs):
-    raise NotImplementedError(
-        f"{T.NAME}: tensors of quantized dtypes (quint8, qint8) cannot be on the device, since only C++ can make them; "
-        "torch.ops.quantized_decomposed.quantize_per_tensor gives plain integers, and torchao or "
-        "webgpu_backend.quantize_ quantize models"
-    )
+# -- torch's quantised dtypes, which frontend/dispatch/quantized.py makes
 
 
 @custom("dequantize.self")
