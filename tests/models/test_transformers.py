@@ -46,14 +46,15 @@ def total(out):
 @pytest.mark.parametrize("name", _zoo.ALL)
 def test_forward_and_backward(name):
     model, inputs, ours, moved = pair(name)
+    compare(model, inputs, ours, ours(**moved))
+
+
+def compare(model, inputs, ours, got):
+    """What a model gives for these inputs, and its gradients, with what ours has given."""
     # The fused kernel of the CPU has wrong gradients where a mask hides all keys of a query (docs/numbers.md).
     with sdpa_kernel(SDPBackend.MATH):
         expected = model(**inputs)
-    got = ours(**moved)
-    for key, value in expected.items():
-        if isinstance(value, torch.Tensor):
-            assert got[key].device.type == D
-            torch.testing.assert_close(got[key].detach().cpu(), value.detach(), rtol=1e-4, atol=2e-5)
+    same_tensors(got, expected)
     total(expected).backward()
     total(got).backward()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
@@ -65,6 +66,14 @@ def test_forward_and_backward(name):
         torch.testing.assert_close(found[n].cpu(), g, rtol=1e-3, atol=1e-5 * scale, msg=lambda m, n=n: f"{n}: {m}")
     model.zero_grad()
     ours.zero_grad()
+    return expected
+
+
+def same_tensors(got, expected):
+    for key, value in expected.items():
+        if isinstance(value, torch.Tensor):
+            assert got[key].device.type == D
+            torch.testing.assert_close(got[key].detach().cpu(), value.detach(), rtol=1e-4, atol=2e-5)
 
 
 def distance(found, exact) -> torch.Tensor:
