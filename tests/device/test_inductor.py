@@ -398,6 +398,14 @@ def test_reductions(shape):
     check(lambda x: (x.var(-1), x.std(0), x.norm(dim=-1)), x, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("n", [8, 1000, 5000])
+def test_variances_of_numbers_without_a_square(n):
+    torch.manual_seed(0)
+    x = torch.randn(3, n) * 1e30
+    x[1, n // 2] = torch.inf
+    check(lambda x: [x.var(-1) + 1, x[:1].var() * 2, F.batch_norm(x[None, :1], None, None, training=True) + 1], x)
+
+
 def test_one_kernel_for_all_sizes():
     from torch._dynamo.utils import counters
 

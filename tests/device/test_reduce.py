@@ -249,6 +249,16 @@ def test_variance_of_shifted_data():
     check(lambda t: t.var(1, correction=4999), x, rtol=1e-3)
 
 
+@pytest.mark.parametrize("n", [8, 1000, 70001])
+def test_variance_of_numbers_without_a_square(n):
+    """It is infinite, as on the CPU, and what is normalised by it zero."""
+    x = make((3, n)) * 1e30
+    check(lambda t: t.var(1), x)
+    check(lambda t: t.var(), x)
+    check(lambda t: torch.nn.functional.batch_norm(t, None, None, training=True), x[:, :1000])
+    check(lambda t: torch.nn.functional.instance_norm(t), x[None, :, :1000])
+
+
 def test_gradients():
     x = make((6, 17))
     functions = [

@@ -301,10 +301,11 @@ def aminmax(self, *, dim=None, keepdim=False):
 
 # -- moments
 
+# `d * (d * (count * w))`: an empty state adds nothing to one of numbers whose square is no number any more.
 MOMENTS = {
     "step": "count1 = count + 1\nd = a - mean\nmean1 = mean + d / count1\nsquares1 = squares + d * (a - mean1)",
     "combine": "count1 = count + o_count\nw = where(count1 > 0, o_count / where(count1 > 0, count1, 1), 0)\n"
-    "d = o_mean - mean\nmean1 = mean + d * w\nsquares1 = squares + o_squares + d * d * count * w",
+    "d = o_mean - mean\nmean1 = mean + d * w\nsquares1 = squares + o_squares + d * (d * (count * w))",
     "init": (0, 0, 0),
     "state": (("count", "T"), ("mean", "T"), ("squares", "T")),
     "scalars": ("divisor",),

@@ -21,6 +21,7 @@ _PLAIN = {
     "xor_sum": ("a ^ b", lambda c: 0),
 }
 _NONE = (1 << 31) - 1  # no index yet
+_MOST = "0x1.fffffep+127f"  # the largest float32
 
 
 def emit(kernel, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value):
@@ -90,7 +91,7 @@ def _welford(kernel, value: tuple):
         "let n = s.n + o.n;",
         "let d = o.mean - s.mean;",
         "let part = select(0.0, o.n / n, n != 0.0);",
-        "return S_welford(s.mean + d * part, s.m2 + o.m2 + d * d * s.n * part, n);",
+        "return S_welford(s.mean + d * part, s.m2 + o.m2 + d * (d * (s.n * part)), n);",
     ]
     total = _joining(kernel, "welford", fields, body)
     names = _shifted(kernel, value[0]) if len(value) == 1 else _combined(kernel, fields, value)
@@ -113,7 +114,9 @@ def _shifted(kernel, value) -> list[str]:
         ]
     )
     mean = f"{total} / max({n}, 1.0)"
-    return [f"{first} + {mean}", f"{squares} - {total} * ({mean})", n]
+    # Of numbers whose square is no number any more: an infinity, as by eager kernels, less one would be NaN.
+    spread = f"select({squares} - {total} * ({mean}), {squares}, {squares} > {_MOST} && abs({total}) <= {_MOST})"
+    return [f"{first} + {mean}", spread, n]
 
 
 def _combined(kernel, fields: list, value: tuple) -> list[str]:
