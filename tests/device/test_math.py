@@ -473,6 +473,15 @@ def test_every_function_is_tested():
     assert {n[4:] for n in library() if n.startswith("f32_")} - tested == set(HELPERS.split())
 
 
+def test_zeta_of_large_numbers():
+    """Whose powers are no numbers any more, though their sum is."""
+    x = torch.tensor([2.0, 2.0, 2.5, 3.0, 2.0, 20.0, 1.5])
+    q = torch.tensor([1e20, 1e30, 1e20, 1e15, 3e37, 300.0, 1e30])
+    expected = torch.special.zeta(x.double(), q.double()).float()
+    found = torch.special.zeta(x.to("webgpu"), q.to("webgpu")).cpu()
+    torch.testing.assert_close(found, expected, rtol=2e-6, atol=float(NORMAL))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_ldexp_is_exact_where_the_power_is_not_a_float(dtype):
     small = 1e-40 if keeps_denormals() else 2e-38

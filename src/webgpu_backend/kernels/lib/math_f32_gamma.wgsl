@@ -106,6 +106,9 @@ fn f32_zeta_positive(x: f32, q: f32) -> f32 {
   t = t * (x + 9.0) * (x + 10.0) * z;
   s = s - t * 5.28419014e-10;
   let b = f32_pow(a, -x);
+  if (b < 1e-35) {  // the first part may still be a number
+    return sum + f32_pow(a, 1.0 - x) * (1.0 / (x - 1.0) + (0.5 + s) / a);
+  }
   return sum + b * (a / (x - 1.0) + (0.5 + s));
 }
 
