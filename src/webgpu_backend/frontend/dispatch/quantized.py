@@ -108,9 +108,6 @@ class QuantizedTensor(torch.Tensor):
             )
         return kernel(*args, **(kwargs or {}))
 
-    def numbers(self) -> torch.Tensor:
-        return self.scheme.decode(self.codes)
-
     def __deepcopy__(self, memo):
         memo[id(self)] = made = self.clone()
         return made
@@ -129,11 +126,6 @@ class QuantizedTensor(torch.Tensor):
 # -- how they come to be
 
 
-def _check(call: Callable, x: torch.Tensor, *how) -> None:
-    """The CPU's errors, by its own kernel for one element."""
-    call(torch.zeros(min(x.numel(), 1), dtype=x.dtype, device="cpu"), *how)
-
-
 def _checked(dtype: torch.dtype) -> torch.dtype:
     if dtype not in CODES:
         raise NotImplementedError(f"webgpu: tensors of {dtype} cannot be on the device; those of {[*CODES]} can")
@@ -141,7 +133,8 @@ def _checked(dtype: torch.dtype) -> torch.dtype:
 
 
 def per_tensor(self, scale, zero_point, dtype):
-    _check(torch.quantize_per_tensor, self, scale, zero_point, dtype)
+    one = torch.zeros(min(self.numel(), 1), dtype=self.dtype, device="cpu")
+    torch.quantize_per_tensor(one, scale, zero_point, dtype)  # the CPU's errors
     scheme = PerTensor(float(scale), int(zero_point))
     return QuantizedTensor(scheme.encode(self, _checked(dtype)), scheme)
 
@@ -162,9 +155,13 @@ def dynamic(self, dtype, reduce_range):
     return per_tensor(self, like.q_scale(), like.q_zero_point(), dtype)
 
 
+def _thin(shape, axis: int) -> list[int]:
+    """One element for each channel: what the CPU's kernels check axis, scales and zero points by."""
+    return [n if d == axis else min(n, 1) for d, n in enumerate(shape)]
+
+
 def per_channel(self, scales, zero_points, axis, dtype):
-    shape = [n if d == axis else min(n, 1) for d, n in enumerate(self.shape)]
-    like = torch.zeros(shape, dtype=self.dtype, device="cpu")
+    like = torch.zeros(_thin(self.shape, axis), dtype=self.dtype, device="cpu")
     scheme = _scheme_of(torch.quantize_per_channel(like, scales.cpu(), zero_points.cpu(), axis, _checked(dtype)))
     return QuantizedTensor(scheme.encode(self, dtype), scheme)
 
@@ -174,9 +171,7 @@ def of_codes(self, scale, zero_point):
 
 
 def of_codes_per_channel(self, scale, zero_point, axis):
-    like = torch.zeros(
-        [n if d == axis else min(n, 1) for d, n in enumerate(self.shape)], dtype=self.dtype, device="cpu"
-    )
+    like = torch.zeros(_thin(self.shape, axis), dtype=self.dtype, device="cpu")
     scheme = _scheme_of(torch._make_per_channel_quantized_tensor(like, scale.cpu(), zero_point.cpu(), axis))
     return QuantizedTensor(self.clone(memory_format=torch.contiguous_format), scheme)
 
@@ -195,15 +190,15 @@ def empty_per_tensor(size, *, device=None, memory_format=None, layout=None, pin_
 
 def empty_per_channel(size, *, axis, device=None, memory_format=None, layout=None, pin_memory=None, **how):
     how |= {name: how[name].cpu() for name in ("scales", "zero_points")}
-    shape = [n if d == axis else min(n, 1) for d, n in enumerate(size)]
-    like = torch._empty_per_channel_affine_quantized(shape, axis=axis, device="cpu", **how)
+    like = torch._empty_per_channel_affine_quantized(_thin(size, axis), axis=axis, device="cpu", **how)
     return _empty(like, size, device, memory_format)
 
 
-def from_cpu(self, *, device=None, **how):
+def from_cpu(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
     """torch's own kernel would take the result for one of its own."""
     moved = QuantizedTensor(_codes_of(self).to(device), _scheme_of(self))
-    return to_copy(moved, **how) if any(how.values()) else moved
+    asked = dtype is not None or memory_format not in (None, torch.preserve_format)
+    return to_copy(moved, dtype=dtype, memory_format=memory_format) if asked else moved
 
 
 def _codes_of(x: torch.Tensor) -> torch.Tensor:
@@ -239,7 +234,7 @@ def _kernel(*ops):
 
 @_kernel(aten.dequantize.self)
 def dequantize(self):
-    return self.numbers()
+    return self.scheme.decode(self.codes)
 
 
 @_kernel(aten.dequantize.tensors)
