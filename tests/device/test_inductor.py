@@ -572,6 +572,26 @@ def test_kernels_over_more_buffers_than_can_be_bound_are_replayed(adapter_of):
     compiling._told.clear()
 
 
+def test_ranges_that_are_made_on_the_cpu():
+    """As in relative positions of attention; where they are results they stay there."""
+
+    def table(x):
+        there = torch.arange(5)[:, None] - torch.arange(5)[None] * 1.0
+        return x[(there + 4).long()] * 2
+
+    check(table, torch.rand(9, 3), kernels=1)
+    check(lambda x: x.clone().index_put_((torch.arange(2),), x[:1] * 3), torch.rand(4, 3))
+
+    @torch.compile
+    def both(x):
+        return x + 1, torch.arange(3) * 2
+
+    with pytest.warns(UserWarning, match="computed on the CPU"):
+        found = both(torch.ones(2, device=D))
+    assert found[0].tolist() == [2, 2] and found[1].device.type == "cpu" and found[1].tolist() == [0, 2, 4]
+    compiling._told.clear()
+
+
 def test_what_is_refused_is_replayed_and_said_once():
     @torch.compile
     def f(x, y):

@@ -188,6 +188,19 @@ def traced(original):
     return get_legacy_mod_inlinelist
 
 
+def move_constructors(original: Callable) -> Callable:
+    """Ranges and numbers that a graph makes on the CPU for what it does on the device are made there, as for CUDA."""
+
+    @wraps(original)
+    def move_constructors_to_gpu(graph: torch.fx.Graph) -> None:
+        from torch._inductor.fx_passes.post_grad import ConstructorMoverPass
+
+        original(graph)
+        ConstructorMoverPass(T.NAME)(graph)
+
+    return move_constructors_to_gpu
+
+
 def in_place_of_inductor(original):
     """The device's graphs go the way that the switch says."""
 
